@@ -1,0 +1,189 @@
+package events
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What an agent asks of the gateway, on agent.<job>.<epoch>.<verb>. Job and
+// epoch come from the subject, which the credential guards, never from a body.
+
+// Verb is the last token of a request's subject.
+type Verb string
+
+// The verbs.
+const (
+	VerbJoin   Verb = "join"
+	VerbRenew  Verb = "renew"
+	VerbNotice Verb = "notice"
+	VerbCommit Verb = "commit"
+	VerbGrant  Verb = "grant"
+	VerbReject Verb = "reject" // a checkpoint that did not restore
+	VerbDone   Verb = "done"
+	VerbLog    Verb = "log"
+)
+
+// AgentSubject is where the agent of a job's epoch asks.
+func AgentSubject(job JobID, epoch int, v Verb) string {
+	return fmt.Sprintf("agent.%s.%d.%s", job, epoch, v)
+}
+
+// DownSubject is where an agent is told that there is something to read in its next renewal.
+func DownSubject(job JobID, epoch int) string { return fmt.Sprintf("down.%s.%d", job, epoch) }
+
+// ParseAgentSubject reads what AgentSubject writes.
+func ParseAgentSubject(s string) (JobID, int, Verb, error) {
+	f := strings.Split(s, ".")
+	if len(f) == 4 && f[0] == "agent" {
+		if epoch, err := strconv.Atoi(f[2]); err == nil && epoch > 0 {
+			return JobID(f[1]), epoch, Verb(f[3]), nil
+		}
+	}
+	return "", 0, "", fmt.Errorf("subject %.100q is not agent.<job>.<epoch>.<verb>", s)
+}
+
+// Refusal is the answer to a request that is not granted. A nil *Refusal in a reply is consent.
+type Refusal struct {
+	Code    string `json:"code"` // "fenced", "stale", "invalid", "unavailable"
+	Message string `json:"message"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+// Error makes a refusal an error.
+func (r *Refusal) Error() string {
+	if r.Remedy == "" {
+		return r.Code + ": " + r.Message
+	}
+	return r.Code + ": " + r.Message + " (" + r.Remedy + ")"
+}
+
+// The refusal codes an agent acts on.
+const (
+	RefusedFenced      = "fenced"      // the epoch is over: tree dead within Timers.Fence
+	RefusedStale       = "stale"       // older than what is committed; drop it
+	RefusedInvalid     = "invalid"     // never repeat as it is
+	RefusedUnavailable = "unavailable" // try again
+)
+
+// Bootstrap is a machine's user data: all it is born with.
+type Bootstrap struct {
+	Job   JobID   `json:"job"`
+	Epoch int     `json:"epoch"`
+	Lease LeaseID `json:"lease"`
+	URL   string  `json:"url"` // of the bus
+	// URLFile, when set, holds the bus's current URL and wins over URL: a local bus may move to another port.
+	URLFile string `json:"url_file,omitempty"`
+	Token   string `json:"token"` // credentials file text of the join-only user
+	Timers  Timers `json:"timers"`
+}
+
+// JoinRequest swaps the bootstrap token for credentials of one job and epoch.
+type JoinRequest struct {
+	Lease LeaseID `json:"lease"`
+	Key   string  `json:"key"` // public nkey; the private half never leaves the machine
+	Host  Host    `json:"host"`
+}
+
+// JoinReply is the same for every repetition with the same key.
+type JoinReply struct {
+	Refusal *Refusal   `json:"refusal,omitempty"`
+	JWT     string     `json:"jwt,omitempty"`
+	Org     OrgID      `json:"org,omitempty"`
+	Spec    JobSpec    `json:"spec,omitzero"`
+	Store   StoreGrant `json:"store,omitzero"`
+	Timers  Timers     `json:"timers,omitzero"`
+}
+
+// StoreGrant says where checkpoints go. Tenant and job fix the prefix.
+type StoreGrant struct {
+	Kind   string `json:"kind"` // "dir"
+	Path   string `json:"path,omitempty"`
+	Tenant string `json:"tenant"`
+}
+
+// Heartbeat is what a renewal carries and what the signal stream keeps.
+type Heartbeat struct {
+	Lease  LeaseID    `json:"lease"`
+	State  string     `json:"state"`     // "ready", "setup", "restoring", "starting", "training", "stopping", "exited"
+	Step   int64      `json:"step"`      // newest the trainer told; -1 none yet in this epoch
+	From   int64      `json:"from_step"` // the step restored in this epoch, 0 for a fresh start
+	Loss   *float64   `json:"loss,omitempty"`
+	Saved  int64      `json:"saved_step"` // newest complete on disk, -1 none
+	Unsent int64      `json:"unsent_bytes"`
+	Clock  AgentClock `json:"agent_clock"`
+	At     time.Time  `json:"at"` // the gateway's clock, set by it
+}
+
+// RenewReply extends the hold and carries what the agent owes, in full, every time.
+type RenewReply struct {
+	Refusal   *Refusal      `json:"refusal,omitempty"`
+	Order     Order         `json:"order,omitempty"`
+	OrderID   string        `json:"order_id,omitempty"` // the command's; a new one is a new order
+	Resume    []Checkpoint  `json:"resume,omitempty"`   // with OrderStart: what to restore, best first; empty: from zero
+	PaidFor   time.Duration `json:"paid_for"`           // control time from the answer until the machine must be gone; 0: not limited
+	IntervalS int64         `json:"interval_s,omitempty"`
+}
+
+// NoticeRequest reports a seller's warning, or that it was withdrawn.
+type NoticeRequest struct {
+	Lease     LeaseID       `json:"lease"`
+	Withdrawn bool          `json:"withdrawn,omitempty"`
+	Action    string        `json:"action,omitempty"`
+	Source    string        `json:"source,omitempty"`
+	Left      time.Duration `json:"left"` // until the deadline, by the agent's monotonic clock at sending
+	Ago       time.Duration `json:"ago"`  // since first sight
+	SignalMS  int64         `json:"signal_ms"`
+}
+
+// CommitRequest asks that a checkpoint become true.
+type CommitRequest struct {
+	Lease      LeaseID    `json:"lease"`
+	Checkpoint Checkpoint `json:"checkpoint"`
+	SaveMS     int64      `json:"save_ms"`
+	UploadMS   int64      `json:"upload_ms"`
+	Final      bool       `json:"final,omitempty"`
+	OrderID    string     `json:"order_id,omitempty"` // the order it answers
+}
+
+// RejectRequest reports a checkpoint that did not restore.
+type RejectRequest struct {
+	Lease      LeaseID    `json:"lease"`
+	Checkpoint Checkpoint `json:"checkpoint"`
+	Path       string     `json:"path"`
+	Detail     string     `json:"detail"`
+}
+
+// DoneRequest reports that the trainer's process ended, or that nothing could be restored.
+type DoneRequest struct {
+	Lease    LeaseID `json:"lease"`
+	Code     int     `json:"code"`
+	Signal   string  `json:"signal,omitempty"`
+	LastStep int64   `json:"last_step"`
+	Reason   string  `json:"reason"`
+	OrderID  string  `json:"order_id,omitempty"` // the order it answers, when it was told to stop
+	// Unrestorable: a checkpoint was committed but none can be restored. The job stops.
+	Unrestorable bool `json:"unrestorable,omitempty"`
+}
+
+// LogBatch is a run of output lines of one epoch. First counts lines from 1
+// within the epoch, so that a repeat shows and a gap is marked.
+type LogBatch struct {
+	Epoch int       `json:"epoch"`
+	First int64     `json:"first"`
+	Lines []LogLine `json:"lines"`
+	Lost  int64     `json:"lost,omitempty"` // lines dropped before First because nobody took them in time
+}
+
+// LogLine is one line of a trainer's output, attacker text.
+type LogLine struct {
+	At     time.Time `json:"at"`
+	Stream string    `json:"stream"` // "stdout", "stderr", "agent"
+	Text   string    `json:"text"`
+}
+
+// Reply is the answer to every request that has nothing to say but consent.
+type Reply struct {
+	Refusal *Refusal `json:"refusal,omitempty"`
+}
