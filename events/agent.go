@@ -118,12 +118,16 @@ type Heartbeat struct {
 
 // RenewReply extends the hold and carries what the agent owes, in full, every time.
 type RenewReply struct {
-	Refusal   *Refusal      `json:"refusal,omitempty"`
-	Order     Order         `json:"order,omitempty"`
-	OrderID   string        `json:"order_id,omitempty"` // the command's; a new one is a new order
-	Resume    []Checkpoint  `json:"resume,omitempty"`   // with OrderStart: what to restore, best first; empty: from zero
-	PaidFor   time.Duration `json:"paid_for"`           // control time from the answer until the machine must be gone; 0: not limited
-	IntervalS int64         `json:"interval_s,omitempty"`
+	Refusal *Refusal      `json:"refusal,omitempty"`
+	Order   Order         `json:"order,omitempty"`
+	OrderID string        `json:"order_id,omitempty"` // the command's; a new one is a new order
+	Resume  []Checkpoint  `json:"resume,omitempty"`   // with OrderStart: what to restore, best first; empty: from zero
+	PaidFor time.Duration `json:"paid_for"`           // control time from the answer until the machine must be gone; 0: not limited
+	// Epoch and JWT are set when the agent's own epoch is over but its machine
+	// goes on under a new one: the trainer died and is started again in place.
+	// The agent takes both and asks on the new epoch's subjects from then on.
+	Epoch int    `json:"epoch,omitempty"`
+	JWT   string `json:"jwt,omitempty"`
 }
 
 // NoticeRequest reports a seller's warning, or that it was withdrawn.

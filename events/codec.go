@@ -172,6 +172,7 @@ func Decode(m Message) (Event, error) {
 			return Event{}, fmt.Errorf("%s commands: %w", t.Name(), err)
 		}
 	}
+	e.read = m.hash()
 	return e, nil
 }
 

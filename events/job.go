@@ -65,8 +65,11 @@ type JobLeased struct {
 	Instance InstanceID      `json:"instance"`
 	Price    PerInstanceHour `json:"price"`
 	Purpose  Purpose         `json:"purpose"`
-	Decision EventID         `json:"decision"` // the lease.intended event
-	BootBy   time.Time       `json:"boot_by"`  // control time
+	Decision EventID         `json:"decision"`          // the lease.intended event
+	Decided  time.Time       `json:"decided"`           // control time of the intent
+	Bought   time.Time       `json:"bought"`            // control time of the seller's answer
+	BootBy   time.Time       `json:"boot_by"`           // control time
+	Surplus  bool            `json:"surplus,omitempty"` // nobody wants it any more: it goes straight back
 }
 
 // JobJoined says that the agent of a lease is ready; the epoch is not raised yet.
@@ -87,6 +90,8 @@ type Host struct {
 }
 
 // JobPlaced raises the epoch: from here on only the agent of Lease may commit.
+// Epochs rise but need not be consecutive: every agent that ever joined has one
+// of its own. The same lease under a new epoch is a restart in place.
 // Resume is adopted in the same append; nil starts from zero, which happens
 // only while no checkpoint was ever committed.
 type JobPlaced struct {
@@ -158,6 +163,13 @@ type JobLost struct {
 	Detail   string    `json:"detail"`
 	LastStep int64     `json:"last_step"` // the newest step any heartbeat told
 	LastSeen time.Time `json:"last_seen"` // control time of that heartbeat
+}
+
+// JobHeard says that the agent of a machine given up as silent is back before
+// its replacement was placed.
+type JobHeard struct {
+	Epoch int     `json:"epoch"`
+	Lease LeaseID `json:"lease"`
 }
 
 // JobExited says how the trainer's process ended on a machine that lives.

@@ -94,6 +94,12 @@ type Decision struct {
 	Candidates []Candidate `json:"candidates"`
 	Chosen     int         `json:"chosen"` // index into Candidates, -1 for none
 	Detail     string      `json:"detail"`
+	// Reason is a wait's: "waiting-for-capacity", "waiting-for-price", "paused-by-budget"; a stop's: "out-of-budget".
+	Reason string `json:"reason,omitempty"`
+	// RetryAt is when a wait is looked at again at the latest, control time.
+	RetryAt time.Time `json:"retry_at,omitzero"`
+	// Omitted counts the offers left out of a long list of candidates, by their WhyNot. None of them can change the choice.
+	Omitted map[string]int `json:"omitted,omitempty"`
 }
 
 // Inputs are the figures besides the offers that a decision saw.
@@ -110,6 +116,24 @@ type Inputs struct {
 	Current   *Side       `json:"current,omitempty"`
 	CoolDowns []PoolUntil `json:"cool_downs,omitempty"`
 	LastMove  time.Time   `json:"market_last_move,omitzero"`
+
+	Voluntary  bool   `json:"voluntary,omitempty"`     // the job runs and nobody forces a move
+	Avoid      []Pool `json:"avoid,omitempty"`         // pools that just failed this job
+	Reclaims   int    `json:"reclaims,omitempty"`      // of this job within the last market hour
+	WindowS    int64  `json:"window_s"`                // market seconds from submission to the deadline; -1 none
+	WaitingS   int64  `json:"waiting_s,omitempty"`     // market seconds without a machine so far
+	AcquireS   int64  `json:"acquire_s"`               // market seconds to acquire on-demand, p99
+	SaveMS     int64  `json:"save_ms"`                 // market milliseconds a checkpoint keeps the trainer waiting
+	StateBytes int64  `json:"state_bytes,omitempty"`   // what a move has to carry
+	CommitMS   int64  `json:"commit_ms"`               // control milliseconds since the newest commit; -1 none
+	FreshMS    int64  `json:"fresh_ms"`                // a commit counts as fresh for this long
+	DwellS     int64  `json:"dwell_s"`                 // market seconds between voluntary moves
+	HorizonS   int64  `json:"horizon_s"`               // market seconds that a purchase is paid ahead
+	TeardownS  int64  `json:"teardown_s"`              // market seconds from asking for the end to the last billed moment
+	RetryMS    int64  `json:"retry_ms"`                // control milliseconds until a wait is looked at again
+	Scale      int64  `json:"scale"`                   // market milliseconds in a control second
+	GPU        string `json:"current_gpu,omitempty"`   // model of the current machine
+	SpeedPct   int    `json:"current_speed,omitempty"` // of the current machine, 100 is the model's norm
 }
 
 // PoolUntil is a pool not to be bought before a time (control).
@@ -124,8 +148,11 @@ type Candidate struct {
 	Offer  Offer           `json:"offer"`
 	AgeMS  int64           `json:"age_ms"`
 	Hazard float64         `json:"reclaims_per_hour"` // at the age that matters; market hours
+	Life   float64         `json:"life_hours"`        // expected until a reclaim, market hours; 0 unknown
+	StoodS int64           `json:"stood_s,omitempty"` // market seconds that it could be bought without a break
+	Max    PerInstanceHour `json:"max_price"`         // refuse to buy or stay above
 	Hours  float64         `json:"hours_expected"`    // market hours to finish from here
-	Total  MicroUSD        `json:"total_expected"`
+	Total  MicroUSD        `json:"total_expected"`    // what the job will have cost in all
 	Score  PerInstanceHour `json:"score"`             // expected cost of one hour of useful work on the reference GPU
 	WhyNot string          `json:"why_not,omitempty"` // empty: eligible
 }

@@ -69,6 +69,7 @@ var Table = []EventType{
 	row[JobCommitted]("job", "committed", "a checkpoint became true"),
 	row[JobCheckpointRejected]("job", "checkpoint-rejected", "a restore met a bad checkpoint and fell back"),
 	row[JobLost]("job", "lost", "the current machine is gone or given up"),
+	row[JobHeard]("job", "heard", "a machine given up as silent is back in time"),
 	row[JobExited]("job", "exited", "the trainer's process ended on a machine that lives"),
 	row[JobMoveRequested]("job", "move-requested", "a voluntary move was asked for"),
 	row[JobStopping]("job", "stopping", "an orderly save and stop began"),

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/checkpoint/store/dir"
+	"github.com/spotferry/spotferry/events"
+)
+
+// Config is what an agent is made of. The zero value of a field means the
+// default given beside it.
+type Config struct {
+	Bootstrap events.Bootstrap
+	Dir       string // absolute; the job's directory, its home and everything else of the machine is made in it
+
+	Control   Control
+	Metadata  Metadata // nil: this machine has no notices
+	Processes Processes
+	OpenStore func(events.StoreGrant) (checkpoint.Store, error) // OpenStore
+
+	Executable string   // absolute path of this program; its directory comes first in the trainer's PATH
+	Env        []string // the agent's own environment, of which the trainer gets a known few
+
+	NoticeEvery time.Duration // between looks for a notice; 500 ms, at most 1 s
+	NoticeCap   time.Duration // the longest warning the seller gives; 120 s
+	WatchEvery  time.Duration // between looks at the checkpoint directory; 150 ms
+	Quiet       time.Duration // how long a checkpoint must be still to be complete; 2 s, negative: two looks
+	LogEvery    time.Duration // between batches of output; 250 ms
+	Grace       time.Duration // from SIGTERM to SIGKILL, and for a save asked for without a deadline; 30 s
+
+	Now func() time.Time // the wall clock, for stamps only; time.Now
+	// Elapsed is the machine's monotonic clock from any origin. It goes on while
+	// the machine is suspended; CLOCK_BOOTTIME. A test in a bubble passes time.Since.
+	Elapsed func() time.Duration
+	Log     *zap.Logger // none: silence
+}
+
+// Validate reports what is missing or out of range, and what to give instead.
+func (c Config) Validate() error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("agent: "+format, args...))
+		}
+	}
+	if err := checkBootstrap(c.Bootstrap); err != nil {
+		errs = append(errs, fmt.Errorf("agent: %w", err))
+	}
+	refuse(!filepath.IsAbs(c.Dir), "Dir is %q: give the absolute path of a directory on this machine", c.Dir)
+	refuse(c.Control == nil, "Control is nil: give a connection to the gateway")
+	refuse(c.Processes == nil, "Processes is nil: give NewLinux()")
+	refuse(c.Executable != "" && !filepath.IsAbs(c.Executable), "Executable is %q: give an absolute path", c.Executable)
+	refuse(c.NoticeEvery < 0 || c.NoticeEvery > time.Second, "NoticeEvery is %v: give at most 1s, sellers warn for as little as 30s", c.NoticeEvery)
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"NoticeCap", c.NoticeCap}, {"WatchEvery", c.WatchEvery}, {"LogEvery", c.LogEvery}, {"Grace", c.Grace}} {
+		refuse(d.value < 0, "%s is %v: give a duration from 0", d.name, d.value)
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&c.NoticeEvery, 500 * time.Millisecond},
+		{&c.NoticeCap, 2 * time.Minute},
+		{&c.WatchEvery, 150 * time.Millisecond},
+		{&c.Quiet, 2 * time.Second},
+		{&c.LogEvery, 250 * time.Millisecond},
+		{&c.Grace, 30 * time.Second},
+	} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	c.Quiet = max(c.Quiet, 0)
+	if c.OpenStore == nil {
+		c.OpenStore = OpenStore
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Elapsed == nil {
+		c.Elapsed = bootTime
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	c.Log = c.Log.With(zap.String("job", string(c.Bootstrap.Job)), zap.Int("epoch", c.Bootstrap.Epoch), zap.String("lease", string(c.Bootstrap.Lease)))
+	return c
+}
+
+// OpenStore opens what a grant names, as far as it needs no vendor's software.
+func OpenStore(g events.StoreGrant) (checkpoint.Store, error) {
+	if g.Kind != "dir" {
+		return nil, fmt.Errorf("store of kind %q: this agent knows dir; update the agent", g.Kind)
+	}
+	return dir.Open(dir.Config{Path: g.Path})
+}

@@ -1,0 +1,28 @@
+// Package agent runs on a rented machine: one trainer process, watched and
+// checkpointed, on a machine that may vanish.
+//
+// Its laws:
+//
+//   - It commits only while its hold is valid. The hold counts from when the
+//     newest answered renewal was sent, on a clock that goes on while the machine
+//     is suspended, and is looked at right before every commit. A hold that
+//     lapsed stops commits and nothing else: the trainer trains on.
+//   - An agent told that its epoch is over has its whole process tree dead within
+//     Timers.Fence and commits nothing more.
+//   - It never starts from zero on its own account. What to restore is in the
+//     order; "committed, but none can be restored" is reported and ends there.
+//   - Losing contact never stops a healthy trainer before Timers.Silence, or
+//     before the machine is no longer paid for. Then it saves, stops, and leaves
+//     the machine to end.
+//   - A save is begun only if it can be finished in the time left.
+//   - No deadline is a wall-clock time. The wall clock stamps log lines.
+//
+// The trainer is started from the user's script by argv, in a session of its own,
+// and told where it is by environment: SPOTFERRY_JOB_ID, SPOTFERRY_EPOCH,
+// SPOTFERRY_CHECKPOINT_DIR, SPOTFERRY_RESUME_FROM (a directory, empty for a fresh
+// start), SPOTFERRY_NOTICE_FILE (there while a notice stands) and
+// SPOTFERRY_PROGRESS_FILE (which it may write).
+//
+// The package knows no seller's software. Everything it touches stands behind
+// four ports: Control, Metadata, Processes and checkpoint.Store.
+package agent

@@ -1,0 +1,160 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/spotferry/spotferry/events"
+)
+
+// ErrNoJob says that no job of that id was ever submitted.
+var ErrNoJob = errors.New("no such job")
+
+// Book keeps jobs folded and is the one way to append to them. It caches; the
+// log is the truth, and every append is a compare-and-set against it, so any
+// number of Books may work on the same jobs.
+type Book struct {
+	log events.Log
+	now func() events.Moment
+
+	mu   sync.Mutex
+	jobs map[events.JobID]*entry
+}
+
+type entry struct {
+	mu  sync.Mutex
+	job Job
+}
+
+// NewBook returns an empty Book over log.
+func NewBook(log events.Log, now func() events.Moment) *Book {
+	return &Book{log: log, now: now, jobs: map[events.JobID]*entry{}}
+}
+
+func (b *Book) entry(id events.JobID) *entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.jobs[id]
+	if !ok {
+		e = &entry{}
+		b.jobs[id] = e
+	}
+	return e
+}
+
+// Job returns the job as the leader of the log has it.
+func (b *Book) Job(ctx context.Context, id events.JobID) (Job, error) {
+	e := b.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := b.refresh(ctx, id, e); err != nil {
+		return Job{}, err
+	}
+	if e.job.Sequence == 0 {
+		return Job{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
+	}
+	return e.job, nil
+}
+
+// Observe folds an event that some consumer delivered, if it is the next. It
+// saves a read; it is never needed.
+func (b *Book) Observe(ev events.Event) Job {
+	e := b.entry(events.JobID(ev.Aggregate.ID))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.job = Fold(e.job, ev)
+	return e.job
+}
+
+// Cached returns the job as last folded, without asking the log.
+func (b *Book) Cached(id events.JobID) (Job, bool) {
+	e := b.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.job, e.job.Sequence > 0
+}
+
+// refresh reads what the log has beyond the cache. A job that the cache does not
+// know is looked for under every organisation: ids are unique across them.
+func (b *Book) refresh(ctx context.Context, id events.JobID, e *entry) error {
+	agg := e.job.Aggregate
+	if e.job.Sequence == 0 {
+		found, ok, err := b.log.Find(ctx, id)
+		if err != nil {
+			return fmt.Errorf("finding job %s: %w", id, err)
+		}
+		if !ok {
+			return nil
+		}
+		agg = found
+	}
+	evs, err := b.log.Read(ctx, agg, e.job.Position)
+	if err != nil {
+		return fmt.Errorf("reading job %s: %w", id, err)
+	}
+	for _, ev := range evs {
+		e.job = Fold(e.job, ev)
+	}
+	return nil
+}
+
+// Apply is how a job changes: read, fold, Step, append, and again when somebody
+// else was faster. It returns the job afterwards and the events appended, none
+// if the input changed nothing. Errors: ErrNoJob, or the log's.
+func (b *Book) Apply(ctx context.Context, id events.JobID, in Input) (Job, []events.Event, error) {
+	return b.apply(ctx, id, events.Aggregate{}, in)
+}
+
+// Submit opens a job in an organisation; a job that is there already is returned as it is.
+func (b *Book) Submit(ctx context.Context, id events.JobID, in Submit) (Job, error) {
+	j, _, err := b.apply(ctx, id, events.JobAggregate(in.Attribution.Org, id), in)
+	return j, err
+}
+
+func (b *Book) apply(ctx context.Context, id events.JobID, create events.Aggregate, in Input) (Job, []events.Event, error) {
+	e := b.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for {
+		if err := b.refresh(ctx, id, e); err != nil {
+			return Job{}, nil, err
+		}
+		j := e.job
+		if j.Sequence == 0 {
+			if create.Kind == "" {
+				return Job{}, nil, fmt.Errorf("job %s: %w", id, ErrNoJob)
+			}
+			j.ID, j.Aggregate = id, create
+		}
+		appended, err := b.append(ctx, e, j, in)
+		switch {
+		case err == nil:
+			return e.job, appended, nil
+		case ctx.Err() != nil:
+			return Job{}, nil, ctx.Err()
+		case !errors.Is(err, events.ErrConflict) && !errors.Is(err, events.ErrUnknown):
+			return Job{}, nil, fmt.Errorf("appending to job %s: %w", id, err)
+		}
+	}
+}
+
+// append steps j and appends what comes of it, folding each event as the log has it.
+func (b *Book) append(ctx context.Context, e *entry, j Job, in Input) ([]events.Event, error) {
+	_, drafts := Step(j, b.now(), in)
+	for i, d := range drafts {
+		next, err := events.Follow(d.Aggregate, e.job.last, d.Fact)
+		if err != nil {
+			return nil, err
+		}
+		d.Prev = next.Prev
+		stored, err := b.log.Append(ctx, e.job.Position, d)
+		if err != nil {
+			return nil, err
+		}
+		e.job = Fold(e.job, stored)
+		drafts[i] = stored
+	}
+	return drafts, nil
+}

@@ -1,0 +1,186 @@
+package failover
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spotferry/spotferry/events"
+)
+
+// Phase is where a job is in its life.
+type Phase string
+
+// The phases of a job that has not ended. After that its Outcome is its phase.
+const (
+	Acquiring Phase = "acquiring" // a machine is sought or boots; nothing runs
+	Waiting   Phase = "waiting"   // holds still, for the reason in Job.Wait
+	Starting  Phase = "starting"  // placed; no step yet, nothing restored
+	Restoring Phase = "restoring" // placed; restoring a checkpoint, no step yet
+	Running   Phase = "running"
+	Draining  Phase = "draining"  // the machine is going: last save here, next machine on its way
+	Finishing Phase = "finishing" // told to save and stop
+)
+
+// Job is the state of one job: what its events add up to. It is a value; Fold
+// and Step return a new one and never change what they were given.
+type Job struct {
+	ID          events.JobID
+	Aggregate   events.Aggregate
+	Attribution events.Attribution
+	Spec        events.JobSpec
+	SpecEvent   events.EventID
+	Submitted   events.Moment
+	By          string
+
+	Phase    Phase
+	Wait     events.JobWaiting  // valid while Phase is Waiting
+	Stopping events.JobStopping // valid while Phase is Finishing
+	StopBy   time.Time          // control time after which a stop is enforced
+
+	Outcome  events.Outcome // "" until it has ended
+	Reason   string
+	ExitCode int
+	Ended    time.Time // control time
+	Closed   bool      // ended, and no machine is left
+
+	Epoch     int // of the placement that may commit; 0 before the first
+	NextEpoch int // for the next machine; above every epoch that an agent ever joined
+	NextN     int // for the next lease of NextEpoch
+
+	Current *Machine         // placed, and as far as anyone knows alive
+	Next    *Machine         // bought for NextEpoch (or joined under it), not yet placed
+	Open    []events.LeaseID // every lease known and not confirmed gone, oldest first
+
+	Notice     *Notice // of Current
+	FinalSaved bool    // Current has committed its last save since the notice, the stop or the move began
+	Move       *Move   // a failover in progress
+	Failovers  int
+
+	Commits  []events.Checkpoint // oldest first; void ones are not here
+	CommitAt time.Time           // control time of the newest
+	Rejected []string            // names of checkpoints that did not restore
+	Crash    Crash
+
+	Sequence uint64
+	Position uint64
+	last     *events.Event
+}
+
+// Machine is one lease in the job's hands.
+type Machine struct {
+	Lease    events.LeaseID
+	Epoch    int
+	Pool     events.Pool
+	Instance events.InstanceID
+	Price    events.PerInstanceHour
+	Purpose  events.Purpose
+	Decision events.EventID
+	Decided  time.Time
+	Bought   time.Time
+	BootBy   time.Time
+	Joined   time.Time // zero: not yet
+	Key      string
+	Placed   time.Time // zero: not yet
+	Started  time.Time // first step; zero: not yet
+	From     int64     // the step restored here
+	Silent   bool      // given up as silent, may come back
+	Exited   bool      // its trainer ended and is not to be started again here
+	Restarts int       // in place, in a row, without a checkpoint between
+}
+
+// Notice is a seller's warning about the current machine.
+type Notice struct {
+	Event    events.EventID
+	Seen     time.Time
+	Recorded time.Time
+	Deadline time.Time
+}
+
+// Crash remembers the last exit by the trainer's own doing.
+type Crash struct {
+	Code int
+	Step int64 // newest committed when it happened
+	Seen bool
+}
+
+// Side describes a machine in a record.
+func (m *Machine) Side() events.Side {
+	if m == nil {
+		return events.Side{}
+	}
+	return events.Side{Epoch: m.Epoch, Lease: m.Lease, Pool: m.Pool, Price: m.Price}
+}
+
+// Over says whether the job has its outcome.
+func (j Job) Over() bool { return j.Outcome != "" }
+
+// Status is the one word a list shows: the outcome, the waiting reason or the phase.
+func (j Job) Status() string {
+	switch {
+	case j.Over():
+		return string(j.Outcome)
+	case j.Phase == Waiting:
+		return j.Wait.Reason
+	}
+	return string(j.Phase)
+}
+
+// Newest returns the newest committed checkpoint that no restore has rejected.
+func (j Job) Newest() *events.Checkpoint {
+	if r := j.Resume(); len(r) > 0 {
+		return &r[0]
+	}
+	return nil
+}
+
+// Resume lists what may be restored, best first.
+func (j Job) Resume() []events.Checkpoint {
+	var out []events.Checkpoint
+	for _, c := range slices.Backward(j.Commits) {
+		if !slices.Contains(j.Rejected, c.Name) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Step is the newest committed step, 0 if there is none.
+func (j Job) Step() int64 {
+	if c := j.Newest(); c != nil {
+		return c.Step
+	}
+	return 0
+}
+
+// leaving says whether the current machine has to be replaced.
+func (j Job) leaving() bool {
+	return j.Current == nil || j.Notice != nil || j.Current.Silent || j.Current.Exited
+}
+
+// wantsMachine says whether a machine is to be bought now.
+func (j Job) wantsMachine() bool {
+	return !j.Over() && j.Phase != Finishing && j.Next == nil && j.leaving() && !j.restartable()
+}
+
+// restartable says whether a dead trainer is to be started again where it was.
+func (j Job) restartable() bool {
+	c := j.Current
+	return c != nil && c.Exited && !c.Silent && j.Notice == nil && c.Restarts < maxRestarts &&
+		(j.Next == nil || j.Next.Joined.IsZero())
+}
+
+// drained says whether nothing more is expected from the current machine.
+func (j Job) drained(now time.Time) bool {
+	switch {
+	case j.Current == nil || j.Current.Silent || j.Current.Exited || j.FinalSaved:
+		return true
+	case j.Notice != nil:
+		return !now.Before(j.Notice.Deadline)
+	}
+	return false
+}
+
+func (j Job) holds(l events.LeaseID) bool { return slices.Contains(j.Open, l) }
+
+// LastEvent is the newest event folded in, for whoever appends the next.
+func (j Job) LastEvent() *events.Event { return j.last }

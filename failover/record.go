@@ -1,0 +1,148 @@
+package failover
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spotferry/spotferry/events"
+)
+
+// Move gathers a failover while it happens; record turns it into what is kept for ever.
+type Move struct {
+	Cause     events.Cause
+	Detail    string
+	Evidence  []events.EventID
+	From      Machine
+	To        Machine
+	Voluntary bool
+
+	Began      time.Time // control time of the first sign
+	Detected   time.Time // control time at which the job knew
+	NoticeFor  time.Duration
+	Lost       time.Time // control time at which the old machine was known gone; zero while it lives
+	LastSeen   time.Time
+	LastStep   int64
+	LastCommit time.Time // since the move began
+	SaveMS     int64
+	UploadMS   int64
+
+	Placed   time.Time
+	Resume   *events.Checkpoint
+	ResumeAt time.Time // control time of that checkpoint's commit
+}
+
+func beginMove(j Job, cause events.Cause, e events.Event, sign time.Time) *Move {
+	if sign.IsZero() || sign.After(e.Time) {
+		sign = e.Time
+	}
+	m := &Move{
+		Cause: cause, Evidence: []events.EventID{e.ID}, Began: sign, Detected: e.Time,
+		LastStep: j.Step(),
+	}
+	if j.Current != nil {
+		m.From = *j.Current
+	}
+	if f, ok := e.Fact.(events.JobMoveRequested); ok {
+		m.Voluntary, m.Detail = true, f.Reason
+	}
+	return m
+}
+
+// lose records that the old machine is gone, which may confirm or sharpen an earlier cause.
+func (m *Move) lose(f events.JobLost, e events.Event) {
+	m.Evidence = append(append(m.Evidence[:len(m.Evidence):len(m.Evidence)], f.Evidence...), e.ID)
+	if m.Cause == events.CauseSilent {
+		m.Cause = f.Cause // the seller now says why it was silent
+	}
+	if !m.Placed.IsZero() { // the next machine went before its first step: the same move goes on
+		m.Placed = time.Time{}
+		return
+	}
+	m.Detail = f.Detail
+	m.Lost = e.Time
+	if f.Cause != events.CauseSilent && !f.LastSeen.IsZero() {
+		m.Lost = f.LastSeen
+	}
+	m.LastSeen = f.LastSeen
+	m.LastStep = max(m.LastStep, f.LastStep)
+}
+
+// record is the failover as it is kept. started is the event of the first step on the new machine.
+func (m Move) record(n int, started events.JobStarted, at time.Time, market func(control time.Duration) time.Duration) events.Failover {
+	r := events.Failover{
+		N: n, Cause: m.Cause, Detail: m.Detail, Evidence: m.Evidence,
+		From: m.From.Side(), To: m.To.Side(),
+		Noticed: m.NoticeFor > 0, NoticeMS: m.NoticeFor.Milliseconds(),
+		Began: m.Began, Ended: at, Resumed: m.Resume, LastStep: m.LastStep, Decision: m.To.Decision,
+	}
+	r.To.Epoch = started.Epoch
+	if r.Noticed && !m.LastCommit.IsZero() {
+		r.UsedMS = ms(m.LastCommit.Sub(m.Began))
+	}
+	r.LostSteps = max(m.LastStep-started.From, 0)
+	if r.LostSteps > 0 {
+		end := m.Lost
+		if end.IsZero() {
+			end = m.Placed
+		}
+		since := m.ResumeAt
+		if m.Resume == nil || since.IsZero() {
+			since = m.From.Started
+		}
+		if lost := end.Sub(since); lost > 0 && !since.IsZero() {
+			r.LostMS = ms(lost)
+			r.LostCost = events.Cost(m.From.Price, market(lost))
+		}
+	}
+	r.Phases = m.phases(started, at)
+	return r
+}
+
+func (m Move) phases(started events.JobStarted, at time.Time) []events.Phase {
+	var out []events.Phase
+	add := func(name string, from, to time.Time) {
+		if !from.IsZero() && !to.Before(from) {
+			out = append(out, events.Phase{Name: name, Began: from, MS: ms(to.Sub(from)), Clock: "control"})
+		}
+	}
+	add("detect", m.Began, m.Detected)
+	if !m.LastCommit.IsZero() {
+		end := m.LastCommit
+		up := end.Add(-time.Duration(m.UploadMS) * time.Millisecond)
+		out = append(out,
+			events.Phase{Name: "save", Began: up.Add(-time.Duration(m.SaveMS) * time.Millisecond), MS: m.SaveMS, Clock: "agent"},
+			events.Phase{Name: "upload", Began: up, MS: m.UploadMS, Clock: "agent"})
+	}
+	ready := m.Placed
+	if m.To.Lease != m.From.Lease {
+		if m.To.Decided.After(m.Detected) {
+			add("decide", m.Detected, m.To.Decided)
+		}
+		add("acquire", m.To.Decided, m.To.Bought)
+		add("boot", m.To.Bought, m.To.Joined)
+	}
+	agent := func(name string, d int64) {
+		if d > 0 {
+			out = append(out, events.Phase{Name: name, Began: ready, MS: d, Clock: "agent"})
+			ready = ready.Add(time.Duration(d) * time.Millisecond)
+		}
+	}
+	agent("setup", started.Clock.SetupMS)
+	agent("restore", started.Clock.RestoreMS)
+	if ready.After(at) {
+		ready = at
+	}
+	add("first-step", ready, at)
+	return out
+}
+
+func ms(d time.Duration) int64 { return d.Milliseconds() }
+
+// leaseOfEvent reads the lease from the id of one of its events: <job>-<epoch>-<n>-<sequence>.
+func leaseOfEvent(id events.EventID) (events.JobID, int, int, error) {
+	s := string(id)
+	if i := strings.LastIndexByte(s, '-'); i > 0 {
+		s = s[:i]
+	}
+	return events.LeaseID(s).Parts()
+}

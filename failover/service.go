@@ -1,0 +1,262 @@
+package failover
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotferry/spotferry/events"
+)
+
+// signals is what the service needs of the bus beside events.Log: heartbeats,
+// which belong to no aggregate.
+type signals interface {
+	// WatchSignals calls handle with the newest body of every subject below filter, then with each new one.
+	WatchSignals(ctx context.Context, filter string, handle func(subject string, body []byte)) error
+}
+
+// Config of a Service. Every field is required but Slot.
+type Config struct {
+	Log     events.Log
+	Signals signals
+	Book    *Book
+	Timers  events.Timers
+	Now     func() events.Moment
+	Logger  *zap.Logger
+	// Healthy returns since when the control plane's own connection has been up
+	// without a break; silence is counted from then at the earliest.
+	Healthy func() time.Time
+	// Slot, if set, is called before each timer-driven round: a simulation gives every actor its own instant.
+	Slot func()
+}
+
+// Service carries what happens to leases and agents into the jobs concerned,
+// and lets due times pass.
+type Service struct {
+	cfg Config
+
+	mu    sync.Mutex
+	heard map[events.JobID]heardOf
+	live  map[events.JobID]bool
+}
+
+type heardOf struct {
+	epoch int
+	Heard
+}
+
+// New returns a Service; Run starts it.
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, heard: map[events.JobID]heardOf{}, live: map[events.JobID]bool{}}
+}
+
+// Run serves until ctx is cancelled or a part of the service fails, and returns
+// nil in the first case. Every goroutine it starts has ended when it returns.
+func (s *Service) Run(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.watchJobs(gctx) })
+	g.Go(func() error {
+		return s.cfg.Signals.WatchSignals(gctx, events.SubjectSignal+">", s.heartbeat)
+	})
+	g.Go(func() error {
+		return s.cfg.Log.Consume(gctx, events.Subscription{Name: "failover", Filters: []string{events.FilterLeases}}, s.lease)
+	})
+	g.Go(func() error { return s.sweep(gctx) })
+	err := g.Wait()
+	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
+		return nil // asked to stop: not a failure
+	}
+	return err
+}
+
+// watchJobs keeps the book warm and knows which jobs still need timers.
+func (s *Service) watchJobs(ctx context.Context) error {
+	return s.cfg.Log.Consume(ctx, events.Subscription{Filters: []string{events.FilterJobs}}, func(_ context.Context, e events.Event) error {
+		j := s.cfg.Book.Observe(e)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if j.Closed {
+			delete(s.live, j.ID)
+			delete(s.heard, j.ID)
+		} else if j.ID != "" {
+			s.live[j.ID] = true
+		}
+		return nil
+	})
+}
+
+// heartbeat remembers the newest of each job's current epoch.
+func (s *Service) heartbeat(subject string, body []byte) {
+	f := strings.Split(strings.TrimPrefix(subject, events.SubjectSignal), ".")
+	if len(f) != 3 {
+		return
+	}
+	epoch, err := strconv.Atoi(f[2])
+	var hb events.Heartbeat
+	if err != nil || json.Unmarshal(body, &hb) != nil {
+		return
+	}
+	job := events.JobID(f[1])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.heard[job]
+	if epoch < old.epoch {
+		return
+	}
+	step := hb.Step
+	if epoch == old.epoch {
+		step = max(step, old.Step)
+	}
+	s.heard[job] = heardOf{epoch, Heard{Step: step, At: hb.At}}
+}
+
+func (s *Service) heardFrom(job events.JobID, epoch int) Heard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.heard[job]; h.epoch == epoch {
+		return h.Heard
+	}
+	return Heard{}
+}
+
+// lease carries a lease's fate to its job.
+func (s *Service) lease(ctx context.Context, e events.Event) error {
+	lease := events.LeaseID(e.Aggregate.ID)
+	job := lease.Job()
+	if job == "" {
+		s.cfg.Logger.Warn("lease of no job", zap.String("lease", string(lease)))
+		return nil
+	}
+	var in Input
+	switch e.Fact.(type) {
+	case events.LeaseLaunched:
+		evs, err := s.cfg.Log.Read(ctx, e.Aggregate, 0)
+		if err != nil {
+			return fmt.Errorf("reading lease %s: %w", lease, err)
+		}
+		i := slices.IndexFunc(evs, func(e events.Event) bool { _, ok := e.Fact.(events.LeaseIntended); return ok })
+		if i < 0 {
+			s.cfg.Logger.Error("lease launched without an intent", zap.String("lease", string(lease)))
+			return nil
+		}
+		in = Bought{Lease: lease, Intent: evs[i], Launched: e}
+	case events.LeaseDeclined:
+		in = Declined{Event: e}
+	case events.LeaseEnded:
+		j, _ := s.cfg.Book.Cached(job)
+		in = Gone{Event: e, Heard: s.heardFrom(job, j.Epoch)}
+	default:
+		return nil
+	}
+	return s.apply(ctx, job, in)
+}
+
+func (s *Service) apply(ctx context.Context, job events.JobID, in Input) error {
+	_, evs, err := s.cfg.Book.Apply(ctx, job, in)
+	if errors.Is(err, ErrNoJob) {
+		s.cfg.Logger.Warn("input for a job nobody submitted", zap.String("job", string(job)))
+		return nil
+	}
+	LogTransitions(s.cfg.Logger, evs)
+	return err
+}
+
+// sweep lets due times pass and judges silence, twice a heartbeat.
+func (s *Service) sweep(ctx context.Context) error {
+	t := time.NewTicker(s.cfg.Timers.Heartbeat / 2)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+		}
+		if s.cfg.Slot != nil {
+			s.cfg.Slot()
+		}
+		for _, id := range s.jobs() {
+			if err := s.check(ctx, id); err != nil && ctx.Err() == nil {
+				s.cfg.Logger.Warn("sweeping a job", zap.String("job", string(id)), zap.Error(err))
+			}
+		}
+	}
+}
+
+func (s *Service) jobs() []events.JobID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]events.JobID, 0, len(s.live))
+	for id := range s.live {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// check applies what time alone calls for. It asks the pure Step on the cached
+// job first: a round in which nothing is due costs no traffic.
+func (s *Service) check(ctx context.Context, id events.JobID) error {
+	j, ok := s.cfg.Book.Cached(id)
+	if !ok {
+		return nil
+	}
+	now := s.cfg.Now()
+	for _, in := range []Input{s.silence(j, now.Control), Tick{}} {
+		if in == nil {
+			continue
+		}
+		if _, due := Step(j, now, in); len(due) > 0 {
+			if err := s.apply(ctx, id, in); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// silence returns Silent or Returned when the current agent's heartbeats say so, else nil.
+func (s *Service) silence(j Job, now time.Time) Input {
+	c := j.Current
+	if c == nil || j.Over() {
+		return nil
+	}
+	h := s.heardFrom(j.ID, j.Epoch)
+	if c.Silent {
+		if !h.At.IsZero() && now.Sub(h.At) < s.cfg.Timers.Hold {
+			return Returned{Epoch: j.Epoch}
+		}
+		return nil
+	}
+	last := h.At
+	for _, t := range []time.Time{c.Placed, s.cfg.Healthy()} {
+		if t.After(last) {
+			last = t
+		}
+	}
+	if now.Sub(last) <= s.cfg.Timers.Lost {
+		return nil
+	}
+	if h.At.IsZero() {
+		h.At = last
+	}
+	return Silent{Epoch: j.Epoch, Heard: h}
+}
+
+// LogTransitions writes one line per event appended to a job: enough to replay the choice.
+func LogTransitions(log *zap.Logger, evs []events.Event) {
+	for _, e := range evs {
+		t, _ := events.TypeOf(e.Fact)
+		log.Info("job transition", zap.String("job", e.Aggregate.ID), zap.String("event", t.Family+"."+t.Event),
+			zap.String("id", string(e.ID)), zap.String("causation", string(e.Causation)),
+			zap.Int("owed", len(e.Commands)), zap.Any("fact", e.Fact))
+	}
+}

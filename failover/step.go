@@ -1,0 +1,310 @@
+package failover
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spotferry/spotferry/events"
+)
+
+// Input is something that happened to a job: a request, a lease's fate, a timer.
+// The set is the types below.
+type Input any
+
+type (
+	// Submit opens the job.
+	Submit struct {
+		Attribution events.Attribution
+		Spec        events.JobSpec
+		By          string
+	}
+	// Bought says that a lease was launched.
+	Bought struct {
+		Lease    events.LeaseID
+		Intent   events.Event // lease.intended
+		Launched events.Event // lease.launched
+	}
+	// Declined says that nothing was bought for a request, or that a lease cannot be paid on.
+	Declined struct {
+		Event events.Event // lease.declined
+	}
+	// Gone says that a lease is confirmed gone.
+	Gone struct {
+		Event events.Event // lease.ended
+		Heard Heard        // what was last heard from its agent
+	}
+	// Joined says that an agent swapped its bootstrap token.
+	Joined struct{ events.JobJoined }
+	// Stepped says that the trainer made its first step of an epoch.
+	Stepped struct{ events.JobStarted }
+	// Noticed carries a seller's warning.
+	Noticed struct{ events.JobNoticed }
+	// Withdrawn takes it back.
+	Withdrawn struct{ events.JobNoticeWithdrawn }
+	// Committed asks that a verified checkpoint become true.
+	Committed struct{ events.JobCommitted }
+	// Rejected says that a checkpoint did not restore.
+	Rejected struct{ events.JobCheckpointRejected }
+	// Exited says how the trainer ended.
+	Exited struct {
+		Epoch int
+		events.DoneRequest
+	}
+	// Silent says that no heartbeat came for Timers.Lost while the control plane itself was well.
+	Silent struct {
+		Epoch int
+		Heard Heard
+	}
+	// Returned says that a heartbeat came from a machine given up as silent.
+	Returned struct{ Epoch int }
+	// Cancel is a person's act.
+	Cancel struct{ By, Reason string }
+	// Tick lets due times pass.
+	Tick struct{}
+)
+
+// Heard is the newest that any heartbeat told of an epoch.
+type Heard struct {
+	Step int64
+	At   time.Time
+}
+
+// Step is the failover policy: given a job, the time and one input, it returns
+// the job as it is afterwards and the events to append, in order. It does no
+// I/O and reads no clock, so a recorded failover can be replayed exactly. An
+// input that is late, repeated or about another machine changes nothing, except
+// that a machine bought too late is given back.
+//
+// What is owed after each event is Owed of the job folded so far; the caller
+// of Step need not ask: every event returned carries it.
+func Step(j Job, now events.Moment, in Input) (Job, []events.Event) {
+	s := stepper{j: j, now: now}
+	s.react(in)
+	for s.followUp() {
+	}
+	return s.j, s.out
+}
+
+type stepper struct {
+	j         Job
+	now       events.Moment
+	out       []events.Event
+	causation events.EventID
+}
+
+// record folds a fact into the job and puts it on the list to append.
+func (s *stepper) record(fact events.Fact) {
+	agg := s.j.Aggregate
+	e := events.Event{
+		ID: events.EventID(fmt.Sprintf("%s-%d", agg.Key(), s.j.Sequence+1)), Aggregate: agg, Sequence: s.j.Sequence + 1,
+		Source: "/spotferry/failover", Time: s.now.Control, Correlation: agg.ID, Causation: s.causation,
+		Attribution: s.j.Attribution, Finality: events.Final, Fact: fact,
+	}
+	position := s.j.Position // not known before the append
+	s.j = Fold(s.j, e)
+	s.j.Position = position
+	e.Commands = Owed(s.j)
+	s.out = append(s.out, e)
+	s.causation = e.ID
+}
+
+func (s *stepper) react(in Input) {
+	j := s.j
+	if sub, ok := in.(Submit); ok {
+		if j.Sequence == 0 {
+			s.j.Attribution = sub.Attribution
+			s.record(events.JobSubmitted{Spec: sub.Spec, By: sub.By, Market: s.now.Market})
+		}
+		return
+	}
+	if j.Sequence == 0 {
+		return
+	}
+	switch in := in.(type) {
+	case Bought:
+		s.bought(in)
+	case Declined:
+		s.declined(in)
+	case Gone:
+		s.gone(in)
+	case Joined:
+		if n := j.Next; n != nil && n.Lease == in.Lease && n.Joined.IsZero() && !j.Over() {
+			s.record(in.JobJoined)
+		}
+	case Stepped:
+		if j.current(in.Epoch, in.Lease) && j.Current.Started.IsZero() && !j.Over() {
+			s.record(in.JobStarted)
+			s.finishMove(in.JobStarted)
+		}
+	case Noticed:
+		if j.current(in.Epoch, in.Lease) && !j.Over() && (j.Notice == nil || in.Deadline.Before(j.Notice.Deadline.Add(-time.Second))) {
+			s.record(in.JobNoticed)
+		}
+	case Withdrawn:
+		if j.current(in.Epoch, in.Lease) && j.Notice != nil && !j.Over() {
+			s.record(in.JobNoticeWithdrawn)
+		}
+	case Committed:
+		s.committed(in)
+	case Rejected:
+		if j.current(in.Epoch, in.Lease) && !slices.Contains(j.Rejected, in.Checkpoint.Name) {
+			s.record(in.JobCheckpointRejected)
+		}
+	case Exited:
+		s.exited(in)
+	case Silent:
+		if c := j.Current; c != nil && in.Epoch == j.Epoch && !c.Silent && !j.Over() {
+			s.record(events.JobLost{
+				Epoch: j.Epoch, Lease: c.Lease, Cause: events.CauseSilent, LastStep: in.Heard.Step, LastSeen: in.Heard.At,
+				Detail: fmt.Sprintf("no heartbeat for %s", s.now.Control.Sub(in.Heard.At).Round(time.Millisecond)),
+			})
+		}
+	case Returned:
+		if c := j.Current; c != nil && in.Epoch == j.Epoch && c.Silent && !j.Over() {
+			s.record(events.JobHeard{Epoch: j.Epoch, Lease: c.Lease})
+		}
+	case Cancel:
+		if !j.Over() {
+			s.end(events.Cancelled, in.Reason, 0)
+		}
+	}
+}
+
+func (s *stepper) bought(in Bought) {
+	j := s.j
+	intent, ok := in.Intent.Fact.(events.LeaseIntended)
+	launched, ok2 := in.Launched.Fact.(events.LeaseLaunched)
+	if !ok || !ok2 || j.holds(in.Lease) {
+		return
+	}
+	s.causation = in.Launched.ID
+	wanted := j.wantsMachine() || (intent.Purpose.Voluntary() && s.mayMove())
+	s.record(events.JobLeased{
+		Epoch: intent.Epoch, Lease: in.Lease, Pool: intent.Offer.Pool, Instance: launched.Instance, Price: launched.Price,
+		Purpose: intent.Purpose, Decision: in.Intent.ID, Decided: in.Intent.Time, Bought: in.Launched.Time, BootBy: launched.BootBy,
+		Surplus: !wanted || intent.Epoch != j.NextEpoch,
+	})
+}
+
+// mayMove says whether a machine bought to move of our own accord is welcome now.
+func (s *stepper) mayMove() bool {
+	j := s.j
+	return !j.Over() && j.Phase == Running && j.Next == nil && j.Move == nil
+}
+
+func (s *stepper) declined(in Declined) {
+	f, ok := in.Event.Fact.(events.LeaseDeclined)
+	j := s.j
+	if !ok || j.Over() || j.Phase == Finishing || f.Reason == "superseded" {
+		return
+	}
+	s.causation = in.Event.ID
+	if f.Reason == string(events.OutOfBudget) {
+		if f.Epoch == j.Epoch || (f.Epoch == j.NextEpoch && j.wantsMachine()) {
+			s.stop(events.OutOfBudget, f.Detail, "")
+		}
+		return
+	}
+	if f.Epoch == j.NextEpoch && f.N >= j.NextN && j.wantsMachine() {
+		s.record(events.JobWaiting{Reason: f.Reason, Detail: f.Detail, RetryAt: f.RetryAt, Decision: in.Event.ID})
+	}
+}
+
+func (s *stepper) gone(in Gone) {
+	f, ok := in.Event.Fact.(events.LeaseEnded)
+	lease := events.LeaseID(in.Event.Aggregate.ID)
+	if !ok || !s.j.holds(lease) {
+		return
+	}
+	s.causation = in.Event.ID
+	lost := events.JobLost{Lease: lease, Evidence: []events.EventID{in.Event.ID}, Cause: events.CauseReclaim,
+		Detail: "the seller confirmed the end", LastStep: in.Heard.Step, LastSeen: in.Heard.At}
+	switch {
+	case f.EndedBy == "fault":
+		lost.Cause, lost.Detail = events.CauseHostFault, "the machine failed"
+	case f.EndedBy == "machine":
+		lost.Cause, lost.Detail = events.CauseHostFault, "the machine ended itself"
+	case f.EndedBy == "us":
+		lost.Cause, lost.Detail = events.CauseOperator, "terminated by us"
+	}
+	switch j := s.j; {
+	case j.Over():
+	case j.Current != nil && j.Current.Lease == lease:
+		lost.Epoch = j.Epoch
+		if j.Notice != nil {
+			lost.Cause, lost.Detail = events.CauseNotice, "reclaimed after its notice"
+		}
+		s.record(lost)
+	case j.Next != nil && j.Next.Lease == lease:
+		lost.Epoch = j.Next.Epoch
+		lost.LastStep, lost.LastSeen = 0, time.Time{}
+		s.record(lost)
+	}
+	s.record(events.JobReleased{Lease: lease})
+}
+
+func (s *stepper) committed(in Committed) {
+	j := s.j
+	if !j.current(in.Epoch, in.Lease) || j.Over() {
+		return
+	}
+	if n := j.Newest(); n != nil && n.Name == in.Checkpoint.Name {
+		if !in.Final || j.FinalSaved {
+			return // already true
+		}
+	}
+	if j.Current.Silent {
+		s.record(events.JobHeard{Epoch: j.Epoch, Lease: j.Current.Lease})
+	}
+	s.record(in.JobCommitted)
+}
+
+func (s *stepper) exited(in Exited) {
+	j := s.j
+	if !j.current(in.Epoch, in.Lease) || j.Over() || j.Current.Exited {
+		return
+	}
+	switch {
+	case in.Unrestorable:
+		s.end(events.Failed, "a checkpoint was committed but none can be restored: "+in.Reason, 1)
+	case j.Phase == Finishing:
+		s.end(j.Stopping.Outcome, j.Stopping.Reason, in.Code)
+	case in.Code == 0 && in.Signal == "":
+		s.end(events.Succeeded, "the trainer finished", 0)
+	case in.Signal == "" && j.Notice == nil && j.Crash.Seen && j.Crash.Code == in.Code && j.Crash.Step == j.Step():
+		s.end(events.Failed, fmt.Sprintf("exit code %d twice at step %d without progress between", in.Code, j.Step()), in.Code)
+	default:
+		s.record(events.JobExited{
+			Epoch: in.Epoch, Lease: in.Lease, Code: in.Code, Signal: in.Signal, LastStep: in.LastStep, Reason: in.Reason,
+		})
+	}
+}
+
+func (s *stepper) end(o events.Outcome, reason string, code int) {
+	s.record(events.JobEnded{Outcome: o, Reason: reason, ExitCode: code, Checkpoint: s.j.Newest()})
+}
+
+// stop begins an orderly save and stop; with nothing running it is the end at once.
+func (s *stepper) stop(o events.Outcome, reason, by string) {
+	if s.j.Current == nil || s.j.Current.Silent || s.j.Current.Exited {
+		s.end(o, reason, 0)
+		return
+	}
+	s.record(events.JobStopping{Outcome: o, Reason: reason, By: by})
+}
+
+func (s *stepper) finishMove(f events.JobStarted) {
+	if m := s.j.Move; m != nil && !m.Placed.IsZero() {
+		s.record(events.JobFailedOver{Record: m.record(s.j.Failovers+1, f, s.now.Control, s.marketFor)})
+	}
+}
+
+// marketFor converts a control-time span at the rate at which the two clocks have run since submission.
+func (s *stepper) marketFor(d time.Duration) time.Duration {
+	c, m := s.now.Control.Sub(s.j.Submitted.Control), s.now.Market.Sub(s.j.Submitted.Market)
+	if c <= 0 {
+		return d
+	}
+	return time.Duration(float64(d) * float64(m) / float64(c))
+}
