@@ -37,8 +37,9 @@ func DownSubject(job JobID, epoch int) string { return fmt.Sprintf("down.%s.%d",
 func ParseAgentSubject(s string) (JobID, int, Verb, error) {
 	f := strings.Split(s, ".")
 	if len(f) == 4 && f[0] == "agent" {
-		if epoch, err := strconv.Atoi(f[2]); err == nil && epoch > 0 {
-			return JobID(f[1]), epoch, Verb(f[3]), nil
+		epoch, err := strconv.Atoi(f[2])
+		if job, v := JobID(f[1]), Verb(f[3]); err == nil && epoch > 0 && AgentSubject(job, epoch, v) == s {
+			return job, epoch, v, nil
 		}
 	}
 	return "", 0, "", fmt.Errorf("subject %.100q is not agent.<job>.<epoch>.<verb>", s)
@@ -113,7 +114,9 @@ type Heartbeat struct {
 	Saved  int64      `json:"saved_step"` // newest complete on disk, -1 none
 	Unsent int64      `json:"unsent_bytes"`
 	Clock  AgentClock `json:"agent_clock"`
-	At     time.Time  `json:"at"` // the gateway's clock, set by it
+	// Trouble says why saves stand still, such as a full disk; "": they do not.
+	Trouble string    `json:"trouble,omitempty"`
+	At      time.Time `json:"at"` // the gateway's clock, set by it
 }
 
 // RenewReply extends the hold and carries what the agent owes, in full, every time.

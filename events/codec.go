@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -181,9 +182,13 @@ func unmarshal(b []byte, into any) error {
 	err := json.Unmarshal(b, into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("%w: field %q holds a %s, want %s", ErrMalformed, wrong.Field, wrong.Value, wrong.Type)
+		field := strings.TrimPrefix(wrong.Field, "Attribution.") // embedded: no object of its own
+		return fmt.Errorf("%w: field %q holds a %s, want %s", ErrMalformed, field, wrong.Value, wrong.Type)
 	}
 	if err != nil {
+		if field := blame(b, reflect.TypeOf(into).Elem()); field != "" {
+			return fmt.Errorf("%w: field %q: %w", ErrMalformed, field, err)
+		}
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return nil

@@ -33,8 +33,8 @@ func (l LeaseID) Parts() (job JobID, epoch, n int, err error) {
 		if err == nil {
 			n, err = strconv.Atoi(f[2])
 		}
-		if err == nil && epoch > 0 && n > 0 {
-			return JobID(f[0]), epoch, n, nil
+		if job := JobID(f[0]); err == nil && epoch > 0 && n > 0 && job.Lease(epoch, n) == l {
+			return job, epoch, n, nil
 		}
 	}
 	return "", 0, 0, fmt.Errorf("lease id %q is not <job>-<epoch>-<n>", l)

@@ -63,8 +63,13 @@ type LeaseLaunched struct {
 }
 
 // LeaseTerminating says that we want the machine gone. It is left only by LeaseEnded.
+//
+// It can follow any state but ended, also refused: a machine that the seller
+// denied and that turned up later is given back and paid for.
 type LeaseTerminating struct {
-	Reason string `json:"reason"`
+	Reason   string     `json:"reason"`
+	Instance InstanceID `json:"instance,omitempty"` // when no lease.launched names it
+	Pool     Pool       `json:"pool,omitzero"`      // where Instance is
 }
 
 // LeaseEnded says that the seller confirmed the end.
@@ -131,7 +136,7 @@ type Inputs struct {
 	HorizonS   int64  `json:"horizon_s"`               // market seconds that a purchase is paid ahead
 	TeardownS  int64  `json:"teardown_s"`              // market seconds from asking for the end to the last billed moment
 	RetryMS    int64  `json:"retry_ms"`                // control milliseconds until a wait is looked at again
-	Scale      int64  `json:"scale"`                   // market milliseconds in a control second
+	Scale      int64  `json:"scale"`                   // market seconds in a control second
 	GPU        string `json:"current_gpu,omitempty"`   // model of the current machine
 	SpeedPct   int    `json:"current_speed,omitempty"` // of the current machine, 100 is the model's norm
 }

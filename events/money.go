@@ -34,9 +34,17 @@ const (
 	DollarPerHour PerInstanceHour = 1_000_000_000
 )
 
-// PerInstance returns what an instance with gpus GPUs costs an hour.
+// PerInstance returns what an instance with gpus GPUs costs an hour. A product
+// beyond int64 saturates rather than wraps.
 func (p PerGPUHour) PerInstance(gpus int) PerInstanceHour {
-	return PerInstanceHour(int64(p) * int64(gpus))
+	if p <= 0 || gpus <= 0 {
+		return PerInstanceHour(int64(p) * int64(gpus))
+	}
+	hi, lo := bits.Mul64(uint64(p), uint64(gpus))
+	if hi > 0 {
+		return math.MaxInt64
+	}
+	return PerInstanceHour(saturate(lo))
 }
 
 // PerGPU returns the price of one of gpus GPUs, rounded down to a nano-dollar.
@@ -116,17 +124,18 @@ func ParsePerInstanceHour(s string) (PerInstanceHour, error) {
 }
 
 func parseDecimal(s string, places int) (int64, error) {
-	neg := strings.HasPrefix(s, "-")
-	whole, frac, dotted := strings.Cut(strings.TrimPrefix(s, "-"), ".")
+	abs, negative := strings.CutPrefix(s, "-")
+	whole, frac, dotted := strings.Cut(abs, ".")
 	if whole == "" || len(frac) > places || (dotted && frac == "") || !digits(whole) || !digits(frac) {
 		return 0, ErrMoney
 	}
-	v, err := strconv.ParseInt(whole+frac+strings.Repeat("0", places-len(frac)), 10, 64)
+	sign := ""
+	if negative {
+		sign = "-"
+	}
+	v, err := strconv.ParseInt(sign+whole+frac+strings.Repeat("0", places-len(frac)), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%w: out of range", ErrMoney)
-	}
-	if neg {
-		v = -v
 	}
 	return v, nil
 }
@@ -158,8 +167,8 @@ func (m MicroUSD) String() string { return formatDecimal(int64(m), 6) }
 
 // Dollars gives dollars to the cent, rounded half away from zero, for people.
 func (m MicroUSD) Dollars() string {
-	v, sign := int64(m), ""
-	if v < 0 {
+	v, sign := uint64(m), ""
+	if m < 0 {
 		v, sign = -v, "-"
 	}
 	cents := (v + 5_000) / 10_000

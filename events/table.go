@@ -150,15 +150,21 @@ func offerSubject(f Fact) (string, error) {
 	return root + Token(p.Seller) + "." + Token(p.Region) + "." + p.Subject(), nil
 }
 
+// aggregateOf reads what subjectOf writes, and nothing else.
 func (t EventType) aggregateOf(subject string) (Aggregate, error) {
-	f := strings.Split(subject, ".")
-	switch {
-	case t.Family == "offer":
+	if t.Family == "offer" {
 		return Aggregate{}, nil
-	case t.Family == "money" && len(f) == 5 && f[2] == "money" && f[4] == t.Event:
-		return MoneyAggregate(OrgID(f[3])), nil
-	case len(f) == 6 && f[2] == t.Family && f[5] == t.Event:
-		return Aggregate{Kind: t.Family, Org: OrgID(f[3]), ID: f[4]}, nil
 	}
-	return Aggregate{}, fmt.Errorf("%w: a %s cannot stand on subject %.200q", ErrMalformed, t.Name(), subject)
+	f := strings.Split(strings.TrimPrefix(subject, subjectRoot), ".")
+	var a Aggregate
+	switch {
+	case t.Family == "money" && len(f) == 3:
+		a = MoneyAggregate(OrgID(f[1]))
+	case t.Family != "money" && len(f) == 4:
+		a = Aggregate{Kind: t.Family, Org: OrgID(f[1]), ID: f[2]}
+	}
+	if s, err := t.subjectOf(Event{Aggregate: a}); err != nil || s != subject {
+		return Aggregate{}, fmt.Errorf("%w: a %s cannot stand on subject %.200q", ErrMalformed, t.Name(), subject)
+	}
+	return a, nil
 }
