@@ -1,0 +1,158 @@
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Schema is the version of the manifest this package writes, and the newest it
+// reads. A field that is added raises it.
+const Schema = 1
+
+// MaxManifest is the largest manifest in bytes: some 300,000 files. It bounds
+// what a reader has to hold.
+const MaxManifest = 64 << 20
+
+// Manifest describes one checkpoint completely: with the objects it names, it
+// is enough to restore.
+type Manifest struct {
+	Schema int    `json:"schema"`
+	Tenant string `json:"tenant"`
+	Job    string `json:"job"`
+	Epoch  int    `json:"epoch"`
+	Step   int64  `json:"step"`
+	// Framework is the adapter that judged the tree complete; empty if none did.
+	Framework string `json:"framework,omitempty"`
+	// Dir is the last part of the name the tree had, such as "checkpoint-500",
+	// and the name it has again after a restore.
+	Dir     string    `json:"dir"`
+	Created time.Time `json:"created"` // when the manifest was made, UTC, to the microsecond
+	// Save is how long the trainer stood still for this checkpoint; zero when
+	// that is not known.
+	Save time.Duration `json:"save_ns,omitempty"`
+	// Files has every directory, file and link of the tree in the order of
+	// their paths. The first is the tree itself, ".".
+	Files []File `json:"files"`
+}
+
+// Kind is what a File is.
+type Kind string
+
+const (
+	Regular   Kind = "file"
+	Directory Kind = "dir"
+	Symlink   Kind = "link"
+)
+
+// File is one entry of a tree.
+type File struct {
+	Path string `json:"path"` // relative to the tree, with slashes, clean
+	Kind Kind   `json:"kind"`
+	Mode uint32 `json:"mode"` // permission bits, 0 to 0o777; zero for a link
+	Size int64  `json:"size,omitempty"`
+	Hash string `json:"hash,omitempty"` // BLAKE3-256 in hex; only of a regular file
+	Link string `json:"link,omitempty"` // the text of a link, which never leaves the tree
+}
+
+// Totals returns how many regular files there are and how large they are
+// together.
+func (m Manifest) Totals() (files int, size int64) {
+	for _, f := range m.Files {
+		if f.Kind == Regular {
+			files++
+			size += f.Size
+		}
+	}
+	return files, size
+}
+
+// ref returns the name of the checkpoint whose manifest, m, encodes to data.
+func (m Manifest) ref(data []byte) Ref {
+	d := digest(data)
+	files, size := m.Totals()
+	return Ref{Name: refName(m.Epoch, m.Step, d), Epoch: m.Epoch, Step: m.Step, Digest: d, Bytes: size, Files: files}
+}
+
+// comparePaths orders a tree: itself first, and a directory before what is in it.
+func comparePaths(a, b string) int {
+	if a == "." || b == "." {
+		return cmp.Compare(len(strings.TrimPrefix(a, ".")), len(strings.TrimPrefix(b, ".")))
+	}
+	return strings.Compare(a, b)
+}
+
+// Encode returns the one spelling of m: JSON without white space, fields in
+// declared order, files sorted by path, ending in a newline. Equal manifests
+// have equal bytes.
+func (m Manifest) Encode() ([]byte, error) {
+	m.Files = slices.Clone(m.Files)
+	slices.SortFunc(m.Files, func(a, b File) int { return comparePaths(a.Path, b.Path) })
+	m.Created = m.Created.UTC().Truncate(time.Microsecond)
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	if b.Len() > MaxManifest {
+		return nil, fmt.Errorf("%w: manifest of %d bytes for %d files, limit %d", ErrTooLarge, b.Len(), len(m.Files), MaxManifest)
+	}
+	return b.Bytes(), nil
+}
+
+// Decode reads what Encode wrote and nothing else: another spelling of the same
+// content, an unknown field, a repeated key or anything after the end is
+// ErrManifest, and so is every manifest that Validate refuses. A newer schema
+// is ErrSchema.
+func Decode(data []byte) (Manifest, error) {
+	if len(data) > MaxManifest {
+		return Manifest{}, fmt.Errorf("%w: %d bytes, limit %d", ErrManifest, len(data), MaxManifest)
+	}
+	if err := readable(data); err != nil {
+		return Manifest{}, err
+	}
+	var m Manifest
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return Manifest{}, fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	again, err := m.Encode()
+	if err != nil {
+		return Manifest{}, err
+	}
+	if !bytes.Equal(again, data) {
+		return Manifest{}, fmt.Errorf("%w: not in the one spelling manifests have", ErrManifest)
+	}
+	return m, nil
+}
+
+// readable looks at the schema alone, since a newer one may not parse at all.
+func readable(data []byte) error {
+	var v struct {
+		Schema *int `json:"schema"`
+	}
+	err := json.NewDecoder(bytes.NewReader(data)).Decode(&v)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: cut short at %d bytes", ErrManifest, len(data))
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrManifest, err)
+	case v.Schema == nil || *v.Schema < 1:
+		return fmt.Errorf("%w: no schema", ErrManifest)
+	case *v.Schema > Schema:
+		return fmt.Errorf("%w: %d, this version reads up to %d", ErrSchema, *v.Schema, Schema)
+	}
+	return nil
+}

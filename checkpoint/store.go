@@ -1,0 +1,63 @@
+package checkpoint
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"strings"
+)
+
+// Store is where objects live: a flat set of immutable objects with names like
+// "v1/acme/files/ab/ab12…". Every implementation passes package storetest.
+//
+// A name is one or more parts separated by single slashes; see [ObjectName].
+// Implementations are safe for concurrent use and do not retry: that is a
+// wrapper's work.
+type Store interface {
+	// Put writes an object if there is none of that name, and returns when it is
+	// durable. Of any number of concurrent Puts of one name exactly one succeeds
+	// and the others return ErrExists; r may then be unread. Unless Put succeeds
+	// it leaves nothing visible: not when r fails (its error is returned), not
+	// when r does not give exactly size bytes (ErrSize), not when the store is
+	// full (ErrNoSpace). A lost answer is the exception any network makes: the
+	// object may be there, whole.
+	Put(ctx context.Context, name string, r io.Reader, size int64) error
+
+	// Get opens an object for reading, or returns ErrNotFound. A medium that
+	// cannot give the bytes back is ErrCorrupt, here or from Read. The reader is
+	// the caller's to close, and fails once ctx ends.
+	Get(ctx context.Context, name string) (io.ReadCloser, error)
+
+	// Stat returns the size of an object in bytes, or ErrNotFound.
+	Stat(ctx context.Context, name string) (int64, error)
+
+	// List returns the names that begin with prefix, sorted; any string is a
+	// prefix, the empty one lists everything. It may be late: an object just put
+	// may be missing and one just deleted present. It serves collection, which
+	// waits long enough, and never decides what exists.
+	List(ctx context.Context, prefix string) ([]string, error)
+
+	// Delete removes an object. One that is not there is no error.
+	Delete(ctx context.Context, name string) error
+}
+
+// Committer makes a checkpoint true. It is the gateway's append to the job's
+// record, seen from the engine.
+type Committer interface {
+	// Commit records ref as the job's newest checkpoint. It is idempotent by
+	// ref, so that it can be repeated when the answer was lost, and returns
+	// ErrFenced when ref.Epoch is no longer the job's epoch.
+	Commit(ctx context.Context, ref Ref) error
+}
+
+// ObjectName reports whether name can name an object: a clean relative path of
+// at most 512 bytes, without backslash or control characters, and with no part
+// that begins with a dot (stores keep unfinished work under such names).
+func ObjectName(name string) bool {
+	if name == "." || len(name) > 512 || !fs.ValidPath(name) || strings.ContainsFunc(name, unprintable) {
+		return false
+	}
+	return name[0] != '.' && !strings.Contains(name, "/.")
+}
+
+func unprintable(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }
