@@ -231,6 +231,9 @@ func foldCommitted(j Job, f events.JobCommitted, at time.Time) Job {
 	if j.Move != nil && j.Move.From.Epoch == f.Epoch {
 		mv := *j.Move
 		mv.LastCommit, mv.SaveMS, mv.UploadMS = at, f.SaveMS, f.UploadMS
+		if f.Final {
+			mv.Drained = at
+		}
 		mv.LastStep = max(mv.LastStep, f.Checkpoint.Step)
 		j.Move = &mv
 	}
@@ -277,7 +280,7 @@ func foldExited(j Job, f events.JobExited, e events.Event) Job {
 	}
 	mv := *j.Move
 	mv.LastStep = max(mv.LastStep, f.LastStep)
-	mv.Lost = e.Time
+	mv.Lost, mv.Drained = e.Time, e.Time
 	j.Move = &mv
 	j.Phase = j.runningPhase()
 	return j

@@ -23,6 +23,7 @@ type Move struct {
 	LastSeen   time.Time
 	LastStep   int64
 	LastCommit time.Time // since the move began
+	Drained    time.Time // control time at which nothing more was expected of the old machine; zero: its deadline
 	SaveMS     int64
 	UploadMS   int64
 
@@ -57,6 +58,9 @@ func (m *Move) lose(f events.JobLost, e events.Event) {
 	if !m.Placed.IsZero() { // the next machine went before its first step: the same move goes on
 		m.Placed = time.Time{}
 		return
+	}
+	if m.Drained.IsZero() {
+		m.Drained = e.Time
 	}
 	m.Detail = f.Detail
 	m.Lost = e.Time
@@ -121,6 +125,14 @@ func (m Move) phases(started events.JobStarted, at time.Time) []events.Phase {
 		add("acquire", m.To.Decided, m.To.Bought)
 		add("boot", m.To.Bought, m.To.Joined)
 	}
+	drained := m.Drained
+	if drained.IsZero() {
+		drained = m.Began.Add(m.NoticeFor)
+	}
+	if m.To.Joined.After(drained) && m.To.Lease != m.From.Lease {
+		drained = m.To.Joined
+	}
+	add("place", drained, m.Placed)
 	agent := func(name string, d int64) {
 		if d > 0 {
 			out = append(out, events.Phase{Name: name, Began: ready, MS: d, Clock: "agent"})

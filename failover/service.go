@@ -2,12 +2,10 @@ package failover
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +18,8 @@ import (
 // signals is what the service needs of the bus beside events.Log: heartbeats,
 // which belong to no aggregate.
 type signals interface {
-	// WatchSignals calls handle with the newest body of every subject below filter, then with each new one.
-	WatchSignals(ctx context.Context, filter string, handle func(subject string, body []byte)) error
+	// WatchSignals calls handle with the newest heartbeat of every job's epoch, then with each new one.
+	WatchSignals(ctx context.Context, handle func(job events.JobID, epoch int, hb events.Heartbeat)) error
 }
 
 // Config of a Service. Every field is required but Slot.
@@ -45,18 +43,13 @@ type Service struct {
 	cfg Config
 
 	mu    sync.Mutex
-	heard map[events.JobID]heardOf
+	heard map[events.JobID]map[int]Heard // by epoch: the next machine speaks while the current one still does
 	live  map[events.JobID]bool
-}
-
-type heardOf struct {
-	epoch int
-	Heard
 }
 
 // New returns a Service; Run starts it.
 func New(cfg Config) *Service {
-	return &Service{cfg: cfg, heard: map[events.JobID]heardOf{}, live: map[events.JobID]bool{}}
+	return &Service{cfg: cfg, heard: map[events.JobID]map[int]Heard{}, live: map[events.JobID]bool{}}
 }
 
 // Run serves until ctx is cancelled or a part of the service fails, and returns
@@ -65,7 +58,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.watchJobs(gctx) })
 	g.Go(func() error {
-		return s.cfg.Signals.WatchSignals(gctx, events.SubjectSignal+">", s.heartbeat)
+		return s.cfg.Signals.WatchSignals(gctx, s.heartbeat)
 	})
 	g.Go(func() error {
 		return s.cfg.Log.Consume(gctx, events.Subscription{Name: "failover", Filters: []string{events.FilterLeases}}, s.lease)
@@ -89,43 +82,27 @@ func (s *Service) watchJobs(ctx context.Context) error {
 			delete(s.heard, j.ID)
 		} else if j.ID != "" {
 			s.live[j.ID] = true
+			maps.DeleteFunc(s.heard[j.ID], func(epoch int, _ Heard) bool { return epoch < j.Epoch })
 		}
 		return nil
 	})
 }
 
-// heartbeat remembers the newest of each job's current epoch.
-func (s *Service) heartbeat(subject string, body []byte) {
-	f := strings.Split(strings.TrimPrefix(subject, events.SubjectSignal), ".")
-	if len(f) != 3 {
-		return
-	}
-	epoch, err := strconv.Atoi(f[2])
-	var hb events.Heartbeat
-	if err != nil || json.Unmarshal(body, &hb) != nil {
-		return
-	}
-	job := events.JobID(f[1])
+// heartbeat remembers the newest of each of a job's epochs.
+func (s *Service) heartbeat(job events.JobID, epoch int, hb events.Heartbeat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.heard[job]
-	if epoch < old.epoch {
-		return
+	if s.heard[job] == nil {
+		s.heard[job] = map[int]Heard{}
 	}
-	step := hb.Step
-	if epoch == old.epoch {
-		step = max(step, old.Step)
-	}
-	s.heard[job] = heardOf{epoch, Heard{Step: step, At: hb.At}}
+	old := s.heard[job][epoch]
+	s.heard[job][epoch] = Heard{Step: max(hb.Step, old.Step), At: hb.At}
 }
 
 func (s *Service) heardFrom(job events.JobID, epoch int) Heard {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.heard[job]; h.epoch == epoch {
-		return h.Heard
-	}
-	return Heard{}
+	return s.heard[job][epoch]
 }
 
 // lease carries a lease's fate to its job.

@@ -122,23 +122,29 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// everywhere runs a test on one server and on three.
-func everywhere(t *testing.T, f func(t *testing.T, dials []func() (net.Conn, error))) {
+// TestAppendsEndInExactlyOneEvent runs the same promises on one server and on three.
+func TestAppendsEndInExactlyOneEvent(t *testing.T) {
+	t.Parallel()
+	promises := func(t *testing.T, dials []func() (net.Conn, error)) {
+		t.Run("when an acknowledgement is lost", func(t *testing.T) { lostAcknowledgement(t, dials) })
+		t.Run("when they are repeated", func(t *testing.T) { repetition(t, dials) })
+		t.Run("when many race over lossy connections", func(t *testing.T) { race(t, dials) })
+	}
 	t.Run("R1", func(t *testing.T) {
 		t.Parallel()
 		e := startBus(t, EmbeddedConfig{})
-		f(t, declareOn(t, 1, []func() (net.Conn, error){e.InProcessConn}))
+		promises(t, declareOn(t, 1, []func() (net.Conn, error){e.InProcessConn}))
 	})
 	t.Run("R3", func(t *testing.T) {
 		t.Parallel()
-		f(t, declareOn(t, 3, cluster(t)))
+		promises(t, declareOn(t, 3, cluster(t)))
 	})
 }
 
 func declareOn(t *testing.T, replicas int, dials []func() (net.Conn, error)) []func() (net.Conn, error) {
 	t.Helper()
-	l := newLog(t, dial(t, ConnConfig{Server: &lossy{dial: dials[0]}}), Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	l := newLog(t, dial(t, ConnConfig{Server: &lossy{dial: dials[0]}}), Options{Timeout: 2 * time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	for {
 		err := Declare(ctx, l.JetStream(), replicas)
@@ -151,61 +157,55 @@ func declareOn(t *testing.T, replicas int, dials []func() (net.Conn, error)) []f
 	}
 }
 
-func TestALostAcknowledgementEndsInExactlyOneEvent(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, dials []func() (net.Conn, error)) {
-		for _, tc := range []struct {
-			name string
-			lose func(*lossy)
-		}{
-			{"the answer is lost", func(l *lossy) { l.lostAck.Store(1) }},
-			{"the request is lost", func(l *lossy) { l.lostAsk.Store(1) }},
-			{"the request is lost twice", func(l *lossy) { l.lostAsk.Store(2) }},
-			{"the request is lost, then the answer", func(l *lossy) { l.lostAsk.Store(1); l.lostAck.Store(1) }},
-		} {
-			t.Run(tc.name, func(t *testing.T) {
-				cut := &lossy{dial: dials[0]}
-				l := newLog(t, dial(t, ConnConfig{Server: cut}), Options{Timeout: 400 * time.Millisecond})
-				a := events.JobAggregate(org, events.JobID(events.Token(tc.name)))
-				all := grow(t, l, a, 2)
-				tc.lose(cut)
-				e, err := l.Append(t.Context(), all[1].Position, follow(t, a, &all[1], waiting(2)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if cut.lostAck.Load()+cut.lostAsk.Load() != 0 {
-					t.Error("nothing was lost")
-				}
-				got, err := l.Read(t.Context(), a, 0)
-				if err != nil || len(got) != 3 || got[2].Position != e.Position {
-					t.Errorf("Read = %v, %v; want three events, the last at %d", ids(got), err, e.Position)
-				}
-			})
-		}
-	})
+func lostAcknowledgement(t *testing.T, dials []func() (net.Conn, error)) {
+	for _, tc := range []struct {
+		name string
+		lose func(*lossy)
+	}{
+		{"the answer is lost", func(l *lossy) { l.lostAck.Store(1) }},
+		{"the request is lost", func(l *lossy) { l.lostAsk.Store(1) }},
+		{"the request is lost twice", func(l *lossy) { l.lostAsk.Store(2) }},
+		{"the request is lost, then the answer", func(l *lossy) { l.lostAsk.Store(1); l.lostAck.Store(1) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cut := &lossy{dial: dials[0]}
+			l := newLog(t, dial(t, ConnConfig{Server: cut}), Options{Timeout: 400 * time.Millisecond})
+			a := events.JobAggregate(org, events.JobID(events.Token(tc.name)))
+			all := grow(t, l, a, 2)
+			tc.lose(cut)
+			e, err := l.Append(t.Context(), all[1].Position, follow(t, a, &all[1], waiting(2)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cut.lostAck.Load()+cut.lostAsk.Load() != 0 {
+				t.Error("nothing was lost")
+			}
+			got, err := l.Read(t.Context(), a, 0)
+			if err != nil || len(got) != 3 || got[2].Position != e.Position {
+				t.Errorf("Read = %v, %v; want three events, the last at %d", ids(got), err, e.Position)
+			}
+		})
+	}
 }
 
 // A broker of one refuses a repetition, a cluster calls it a duplicate; two
 // different events for one place are refused by both.
-func TestARepetitionIsRecognisedWhateverTheBrokerCallsIt(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, dials []func() (net.Conn, error)) {
-		l := newLog(t, dial(t, ConnConfig{Server: &lossy{dial: dials[0]}}), Options{})
-		a := events.JobAggregate(org, job)
-		all := grow(t, l, a, 2)
-		for range 2 {
-			got, err := l.Append(t.Context(), all[0].Position, follow(t, a, &all[0], waiting(1)))
-			if err != nil || got.Position != all[1].Position {
-				t.Errorf("the same again = position %d, %v; want %d", got.Position, err, all[1].Position)
-			}
+func repetition(t *testing.T, dials []func() (net.Conn, error)) {
+	l := newLog(t, dial(t, ConnConfig{Server: &lossy{dial: dials[0]}}), Options{})
+	a := events.JobAggregate(org, "repeated")
+	all := grow(t, l, a, 2)
+	for range 2 {
+		got, err := l.Append(t.Context(), all[0].Position, follow(t, a, &all[0], waiting(1)))
+		if err != nil || got.Position != all[1].Position {
+			t.Errorf("the same again = position %d, %v; want %d", got.Position, err, all[1].Position)
 		}
-		if _, err := l.Append(t.Context(), all[0].Position, follow(t, a, &all[0], waiting(7))); !errors.Is(err, events.ErrConflict) {
-			t.Errorf("another in its place: err = %v, want a conflict", err)
-		}
-		if got, err := l.Read(t.Context(), a, 0); err != nil || len(got) != 2 {
-			t.Errorf("Read = %v, %v; want two events", ids(got), err)
-		}
-	})
+	}
+	if _, err := l.Append(t.Context(), all[0].Position, follow(t, a, &all[0], waiting(7))); !errors.Is(err, events.ErrConflict) {
+		t.Errorf("another in its place: err = %v, want a conflict", err)
+	}
+	if got, err := l.Read(t.Context(), a, 0); err != nil || len(got) != 2 {
+		t.Errorf("Read = %v, %v; want two events", ids(got), err)
+	}
 }
 
 func TestABusThatIsAwayLeavesTheOutcomeUnknown(t *testing.T) {
@@ -242,47 +242,44 @@ func TestABusThatIsAwayLeavesTheOutcomeUnknown(t *testing.T) {
 }
 
 // Six writers race for one aggregate over connections that keep being cut.
-func TestARaceOverLossyConnectionsLosesAndDoublesNothing(t *testing.T) {
-	t.Parallel()
+func race(t *testing.T, dials []func() (net.Conn, error)) {
 	const writers, each = 6, 12
-	everywhere(t, func(t *testing.T, dials []func() (net.Conn, error)) {
-		a := events.JobAggregate(org, job)
-		var cuts atomic.Int64
-		var wg sync.WaitGroup
-		for w := range writers {
-			cut := &lossy{dial: dials[w%len(dials)]}
-			l := newLog(t, dial(t, ConnConfig{Server: cut, Name: fmt.Sprint("writer ", w)}), Options{Timeout: 400 * time.Millisecond})
-			rng := rand.New(rand.NewPCG(1, uint64(w)))
-			wg.Go(func() {
-				for n := range each {
-					if rng.IntN(6) == 0 {
-						cuts.Add(1)
-						cut.lostAck.Store(1)
-					} else if rng.IntN(6) == 0 {
-						cuts.Add(1)
-						cut.lostAsk.Store(1)
-					}
-					if err := appendOne(t, l, a, events.JobWaiting{Reason: fmt.Sprint(w, "-", n)}); err != nil {
-						t.Error(err)
-						return
-					}
+	a := events.JobAggregate(org, "raced")
+	var cuts atomic.Int64
+	var wg sync.WaitGroup
+	for w := range writers {
+		cut := &lossy{dial: dials[w%len(dials)]}
+		l := newLog(t, dial(t, ConnConfig{Server: cut, Name: fmt.Sprint("writer ", w)}), Options{Timeout: 400 * time.Millisecond})
+		rng := rand.New(rand.NewPCG(1, uint64(w)))
+		wg.Go(func() {
+			for n := range each {
+				if rng.IntN(6) == 0 {
+					cuts.Add(1)
+					cut.lostAck.Store(1)
+				} else if rng.IntN(6) == 0 {
+					cuts.Add(1)
+					cut.lostAsk.Store(1)
 				}
-			})
-		}
-		wg.Wait()
-		l := newLog(t, dial(t, ConnConfig{Server: &lossy{dial: dials[0]}}), Options{})
-		got, err := l.Read(t.Context(), a, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stands := map[string]int{}
-		for _, e := range got {
-			stands[e.Fact.(events.JobWaiting).Reason]++
-		}
-		if len(got) != writers*each || len(stands) != writers*each || cuts.Load() == 0 {
-			t.Errorf("%d events, %d different, %d cuts; want %d of each", len(got), len(stands), cuts.Load(), writers*each)
-		}
-	})
+				if err := appendOne(t, l, a, events.JobWaiting{Reason: fmt.Sprint(w, "-", n)}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	l := newLog(t, dial(t, ConnConfig{Server: &lossy{dial: dials[0]}}), Options{})
+	got, err := l.Read(t.Context(), a, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stands := map[string]int{}
+	for _, e := range got {
+		stands[e.Fact.(events.JobWaiting).Reason]++
+	}
+	if len(got) != writers*each || len(stands) != writers*each || cuts.Load() == 0 {
+		t.Errorf("%d events, %d different, %d cuts; want %d of each", len(got), len(stands), cuts.Load(), writers*each)
+	}
 }
 
 // appendOne is what a service does: read, decide, append, and read again until it knows.

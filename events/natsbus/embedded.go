@@ -121,7 +121,7 @@ func options(c EmbeddedConfig, port int) *server.Options {
 // withAccounts trusts the operator and keeps account claims in dir, where a
 // claims update from a system user replaces or deletes them.
 func withAccounts(opts *server.Options, o *Operator, dir string) error {
-	if err := o.seedResolver(dir); err != nil {
+	if err := o.SeedResolver(dir); err != nil {
 		return err
 	}
 	claims, err := jwt.DecodeOperatorClaims(o.operatorJWT)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -89,7 +90,7 @@ func TestTheBusComesBackWhereItWasAndKeepsItsPort(t *testing.T) {
 	e := start()
 	url := e.URL()
 	nc := dial(t, ConnConfig{URLFile: e.URLFile()})
-	l := newLog(t, nc, Options{})
+	l := newLog(t, nc, Options{Timeout: 500 * time.Millisecond})
 	if err := Declare(t.Context(), l.JetStream(), 1); err != nil {
 		t.Fatal(err)
 	}

@@ -192,12 +192,13 @@ func (o *Operator) signSelf() error {
 	return err
 }
 
-// OperatorJWT is what a server outside this process must trust; Accounts lists
-// what its resolver must hold before it starts.
+// OperatorJWT is what a server outside this process must trust; its directory
+// resolver must have been filled by SeedResolver.
 func (o *Operator) OperatorJWT() string { return o.operatorJWT }
 
-// seedResolver writes the accounts that exist before any server runs.
-func (o *Operator) seedResolver(dir string) error {
+// SeedResolver writes the accounts that exist before any server runs into the
+// directory of a server's account resolver.
+func (o *Operator) SeedResolver(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("account directory: %w", err)
 	}

@@ -32,7 +32,7 @@ type Config struct {
 	WatchEvery  time.Duration // between looks at the checkpoint directory; 150 ms
 	Quiet       time.Duration // how long a checkpoint must be still to be complete; 2 s, negative: two looks
 	LogEvery    time.Duration // between batches of output; 250 ms
-	Grace       time.Duration // from SIGTERM to SIGKILL, and for a save asked for without a deadline; 30 s
+	Grace       time.Duration // from SIGTERM to SIGKILL, and a third of what a save without a deadline may take; 10 s
 
 	Now func() time.Time // the wall clock, for stamps only; time.Now
 	// Elapsed is the machine's monotonic clock from any origin. It goes on while
@@ -76,7 +76,7 @@ func (c Config) withDefaults() Config {
 		{&c.WatchEvery, 150 * time.Millisecond},
 		{&c.Quiet, 2 * time.Second},
 		{&c.LogEvery, 250 * time.Millisecond},
-		{&c.Grace, 30 * time.Second},
+		{&c.Grace, 10 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value

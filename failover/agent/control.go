@@ -24,6 +24,10 @@ type Control interface {
 	Done(ctx context.Context, r events.DoneRequest) error
 	Log(ctx context.Context, b events.LogBatch) error
 
+	// Adopt goes over to a new epoch of the job on this machine, with the
+	// credential that a renewal gave for it. Requests are of that epoch from then on.
+	Adopt(epoch int, jwt string) error
+
 	// Hints gives a value whenever the control plane has something to say in the
 	// next renewal. One that is not taken in time is worth as much as many.
 	Hints() <-chan struct{}

@@ -25,19 +25,22 @@ const (
 // logs numbers the lines of an epoch, keeps a bounded number of them until they
 // are taken, and writes all of them to a file on the machine.
 type logs struct {
-	epoch int
-	now   func() time.Time
-	file  *logFile
+	now  func() time.Time
+	file *logFile
+	most int // lines waiting
+
+	sending sync.Mutex // held while batches are under way
 
 	mu      sync.Mutex
 	waiting []events.LogLine
 	bytes   int
 	next    int64 // number of waiting[0], or of the next line
 	lost    int64 // dropped since the last batch that was taken
+	epoch   int
 }
 
 func newLogs(epoch int, now func() time.Time, file *logFile) *logs {
-	return &logs{epoch: epoch, now: now, file: file, next: 1}
+	return &logs{epoch: epoch, now: now, file: file, next: 1, most: maxWaiting}
 }
 
 // stream returns a writer that splits into lines of this stream.
@@ -53,7 +56,7 @@ func (l *logs) add(stream, text string) {
 	l.file.add(line)
 	l.waiting = append(l.waiting, line)
 	l.bytes += len(text)
-	for len(l.waiting) > maxWaiting || l.bytes > maxWaitingBytes {
+	for len(l.waiting) > l.most || l.bytes > maxWaitingBytes {
 		l.drop(1)
 		l.lost++
 	}
@@ -84,15 +87,15 @@ func (l *logs) batch() (events.LogBatch, bool) {
 func (l *logs) taken(b events.LogBatch, arrived bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// Lines of the batch that were dropped while it was under way are counted as
+	// lost already.
+	overtaken := min(max(l.next-b.First, 0), int64(len(b.Lines)))
 	if arrived {
-		l.lost -= b.Lost
+		l.lost -= b.Lost + overtaken
 	} else {
-		l.lost += int64(len(b.Lines))
+		l.lost += int64(len(b.Lines)) - overtaken
 	}
 	end := b.First + int64(len(b.Lines))
-	if overtaken := l.next - b.First; overtaken > 0 && arrived {
-		l.lost -= min(overtaken, int64(len(b.Lines))) // dropped here, but it had arrived
-	}
 	if n := end - l.next; n > 0 {
 		l.drop(int(n))
 	}
@@ -118,6 +121,27 @@ func (l *logs) ship(ctx context.Context, ctl Control, every, timeout time.Durati
 
 // drain sends batches until none is waiting or one is not taken.
 func (l *logs) drain(ctx context.Context, ctl Control, timeout time.Duration) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	l.send(ctx, ctl, timeout)
+}
+
+// turn ends an epoch: what is waiting is sent while it still can be, adopt goes
+// over, and numbers begin at 1 again.
+func (l *logs) turn(ctx context.Context, ctl Control, timeout time.Duration, epoch int, adopt func() error) error {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	l.send(ctx, ctl, timeout)
+	if err := adopt(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epoch, l.next, l.lost = epoch, 1, 0
+	return nil
+}
+
+func (l *logs) send(ctx context.Context, ctl Control, timeout time.Duration) {
 	for {
 		b, ok := l.batch()
 		if !ok || ctx.Err() != nil {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -105,12 +104,4 @@ func deadline(seen time.Duration, w Warning, limit time.Duration) time.Duration 
 		left = min(max(w.Left, 0), limit)
 	}
 	return seen + left
-}
-
-// sooner returns the earlier of two deadlines where 0 is none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return cmp.Or(a, b)
-	}
-	return min(a, b)
 }

@@ -245,6 +245,9 @@ func (a ask) join() (any, error) {
 	if standingOf(j, a.epoch, r.Lease) == current {
 		m = j.Current // a repeat after the placement
 	} else if standingOf(j, a.epoch, r.Lease) != next {
+		if unheard(j, a.epoch, r.Lease) {
+			return nil, &events.Refusal{Code: events.RefusedUnavailable, Message: "the purchase of this machine is not recorded yet", Remedy: "ask again"}
+		}
 		return nil, errFenced
 	}
 	if m.Key != r.Key {
@@ -257,6 +260,12 @@ func (a ask) join() (any, error) {
 	return events.JoinReply{
 		JWT: jwt, Org: j.Attribution.Org, Spec: j.Spec, Store: a.g.grantFor(j), Timers: a.g.cfg.Timers,
 	}, nil
+}
+
+// unheard says whether a lease may still be on its way into the job's record: a
+// machine can boot faster than the news of its purchase travels.
+func unheard(j failover.Job, epoch int, lease events.LeaseID) bool {
+	return !j.Over() && epoch >= j.NextEpoch && !slices.Contains(j.Open, lease) && (j.Next == nil || j.Next.Epoch == epoch)
 }
 
 func (g *Gateway) grantFor(j failover.Job) events.StoreGrant {

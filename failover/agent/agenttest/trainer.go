@@ -1,0 +1,170 @@
+package agenttest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spotferry/spotferry/failover/agent"
+)
+
+// Trainer is a program that makes steps and writes checkpoints laid out as
+// Hugging Face's, in virtual time and on the real disk. SIGUSR1 has it save at
+// the end of the step it is in; SIGTERM as well, and then end.
+type Trainer struct {
+	Steps     int64
+	StepTime  time.Duration
+	SaveEvery int64         // steps; 0: only when asked, and at the end
+	SaveTime  time.Duration // between the first file of a checkpoint and the last
+	Keep      int           // 0: all
+	Deaf      bool          // it catches nothing
+	Silent    bool          // it writes no progress
+
+	mu  sync.Mutex
+	log []Step
+}
+
+// Step is one entry of the trainer's own log, which no agent writes.
+type Step struct {
+	Job   string
+	Epoch int
+	Step  int64
+	At    time.Time
+}
+
+// Log returns every step made, by any machine.
+func (t *Trainer) Log() []Step {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]Step(nil), t.log...)
+}
+
+// Last returns the newest step made, 0 before the first.
+func (t *Trainer) Last() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.log) == 0 {
+		return 0
+	}
+	return t.log[len(t.log)-1].Step
+}
+
+// Run is the program.
+func (t *Trainer) Run(r *Running) agent.Exit {
+	if !t.Deaf {
+		r.Catch(syscall.SIGUSR1, syscall.SIGTERM)
+	}
+	step := int64(0)
+	if from := r.Getenv("SPOTFERRY_RESUME_FROM"); from != "" {
+		n, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(from), "checkpoint-"), 10, 64)
+		if err != nil {
+			return agent.Exit{Code: 3}
+		}
+		step = n
+		fmt.Fprintf(r.Stdout, "resumed at %d\n", n)
+	}
+	saved := step
+	for step < t.Steps {
+		if !t.wait(r, t.StepTime) {
+			return agent.Exit{}
+		}
+		step++
+		t.made(r, step)
+		asked, stop := t.asked(r)
+		if asked || step == t.Steps || t.SaveEvery > 0 && step%t.SaveEvery == 0 {
+			if step != saved && !t.save(r, step) {
+				return agent.Exit{}
+			}
+			saved = step
+		}
+		if stop {
+			return agent.Exit{Code: 143}
+		}
+	}
+	return agent.Exit{}
+}
+
+func (t *Trainer) wait(r *Running, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.Ctx.Done():
+		return false
+	case <-timer.C:
+		return r.Ctx.Err() == nil
+	}
+}
+
+func (t *Trainer) asked(r *Running) (asked, stop bool) {
+	for {
+		select {
+		case s := <-r.Signals:
+			asked, stop = true, stop || s == syscall.SIGTERM
+		default:
+			return asked, stop
+		}
+	}
+}
+
+func (t *Trainer) made(r *Running, step int64) {
+	epoch, _ := strconv.Atoi(r.Getenv("SPOTFERRY_EPOCH"))
+	t.mu.Lock()
+	t.log = append(t.log, Step{r.Getenv("SPOTFERRY_JOB_ID"), epoch, step, time.Now()})
+	t.mu.Unlock()
+	if !t.Silent {
+		replace(r.Getenv("SPOTFERRY_PROGRESS_FILE"), map[string]any{"step": step, "loss": 1 / float64(step), "digest": digest(step)})
+	}
+}
+
+func digest(step int64) string { return fmt.Sprintf("%064x", step) }
+
+// save writes a checkpoint, its state last, and reports whether it lived to the end.
+func (t *Trainer) save(r *Running, step int64) bool {
+	out := r.Getenv("SPOTFERRY_CHECKPOINT_DIR")
+	dir := filepath.Join(out, fmt.Sprintf("checkpoint-%d", step))
+	if os.MkdirAll(dir, 0o755) != nil || os.WriteFile(filepath.Join(dir, "model.safetensors"), Weights(step), 0o644) != nil {
+		return t.wait(r, t.SaveTime) // a full disk
+	}
+	if !t.wait(r, t.SaveTime) {
+		return false
+	}
+	replace(filepath.Join(dir, "trainer_state.json"), map[string]any{"global_step": step})
+	t.rotate(out, step)
+	return true
+}
+
+func (t *Trainer) rotate(out string, newest int64) {
+	names, _ := filepath.Glob(filepath.Join(out, "checkpoint-*"))
+	for len(names) > t.Keep && t.Keep > 0 {
+		oldest, at := 0, newest
+		for i, name := range names {
+			if n, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(name), "checkpoint-"), 10, 64); err == nil && n <= at {
+				oldest, at = i, n
+			}
+		}
+		_ = os.RemoveAll(names[oldest])
+		names = append(names[:oldest], names[oldest+1:]...)
+	}
+}
+
+// Weights returns a small safetensors file whose data depends on the step alone.
+func Weights(step int64) []byte {
+	data := bytes.Repeat(binary.LittleEndian.AppendUint64(nil, uint64(step)), 512)
+	header := fmt.Appendf(nil, `{"w":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}`, len(data)/4, len(data))
+	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), data...)
+}
+
+func replace(path string, v any) {
+	data, err := json.Marshal(v)
+	if err == nil && os.WriteFile(path+".new", data, 0o644) == nil {
+		_ = os.Rename(path+".new", path)
+	}
+}

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/events"
+)
+
+func (a *agent) unsentBytes() int64 {
+	s := &a.ship
+	var n int64
+	if s.next != nil {
+		n += s.next.size
+	}
+	if s.now != nil {
+		n += max(s.now.size-a.store.sent.Load(), 0)
+	}
+	return n
+}
+
+// upload sends the waiting checkpoint beside the loop.
+func (a *agent) upload(now time.Duration) {
+	s := &a.ship
+	f := s.next
+	ctx, cancel := context.WithCancel(a.ctx)
+	s.now, s.next, s.cancel, s.began = f, nil, cancel, now
+	a.store.sent.Store(0)
+	epoch := a.epoch
+	a.working.Go(func() {
+		defer cancel()
+		var weights string
+		var digest sync.WaitGroup
+		digest.Go(func() { weights = weightsDigest(f.dir + "/" + f.sub) })
+		ref, err := a.engine.Upload(ctx, checkpoint.SaveRequest{Dir: f.dir, Sub: f.sub, As: f.name,
+			Epoch: epoch, Step: f.step, Framework: f.kind, Save: f.save})
+		digest.Wait()
+		took := a.now() - now
+		a.post(func() { a.uploaded(f, ref, weights, took, err) })
+	})
+}
+
+// uploaded takes the outcome of an upload.
+func (a *agent) uploaded(f *found, ref checkpoint.Ref, weights string, took time.Duration, err error) {
+	s := &a.ship
+	if s.now != f {
+		return // of a start that is over
+	}
+	s.now = nil
+	if err == nil {
+		s.pace.add(f.size, took)
+		s.failures, s.full = 0, 0
+		a.trouble("")
+		f.release(a.cfg.Log)
+		if a.wish == nil || a.wish.kind != wishEnd {
+			s.ready = &events.CommitRequest{Lease: a.cfg.Bootstrap.Lease, SaveMS: f.save.Milliseconds(), UploadMS: (a.now() - f.at).Milliseconds(),
+				Checkpoint: events.Checkpoint{Name: ref.Name, Epoch: ref.Epoch, Step: ref.Step, Digest: ref.Digest, Bytes: ref.Bytes, Files: ref.Files, Weights: weights}}
+		}
+		return
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+	case hopelessTree(err):
+		a.say(fmt.Sprintf("the checkpoint of step %d is not kept: %v", f.step, err))
+		a.cfg.Log.Warn("checkpoint given up", zap.String("checkpoint", f.name), zap.Error(err))
+	case s.next == nil && (a.wish == nil || a.wish.kind != wishEnd):
+		a.uploadAgain(f, err)
+		return
+	}
+	f.release(a.cfg.Log)
+}
+
+// hopelessTree reports whether an upload of this very tree can never succeed.
+func hopelessTree(err error) bool {
+	for _, e := range []error{checkpoint.ErrVanished, checkpoint.ErrChanged, checkpoint.ErrUnsafe, checkpoint.ErrTooLarge, checkpoint.ErrManifest} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *agent) uploadAgain(f *found, err error) {
+	s := &a.ship
+	s.next = f
+	if errors.Is(err, checkpoint.ErrNoSpace) {
+		s.full++
+		a.trouble("the checkpoint store is full: new checkpoints wait, the last committed one stays")
+	}
+	a.later(err)
+}
+
+// later spaces repetitions.
+func (a *agent) later(err error) {
+	s := &a.ship
+	most := max(a.timers.Heartbeat, time.Second)
+	if a.notice != nil {
+		most = 200 * time.Millisecond // there is no time for patience
+	}
+	wait := min(100*time.Millisecond<<min(s.failures, 7), most)
+	s.failures++
+	s.retry = a.now() + wait
+	a.cfg.Log.Warn("shipping, trying again", zap.Duration("in", wait), zap.Error(err))
+}
+
+// counting counts what an upload has sent, for the heartbeat.
+type counting struct {
+	checkpoint.Store
+	sent atomic.Int64
+}
+
+// Put implements checkpoint.Store.
+func (c *counting) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	return c.Store.Put(ctx, name, &countingReader{r, &c.sent}, size)
+}
+
+type countingReader struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}

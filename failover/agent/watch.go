@@ -1,0 +1,200 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/checkpoint/framework"
+)
+
+// found is a complete checkpoint, held so that the trainer cannot delete it.
+type found struct {
+	name string // as the job calls it
+	step int64
+	dir  string // a directory of ours, on trust
+	sub  string // the tree in it
+	ours bool   // sub is a copy of ours, to be removed
+	size int64
+	save time.Duration // the trainer's own writing
+	at   time.Duration // when it was found complete
+	seen time.Duration // until then, from when it was first seen
+	kind string        // the framework
+}
+
+// look is what one look at the machine's disk showed.
+type look struct {
+	began     time.Duration
+	progress  progress
+	progressd bool   // there is progress
+	found     *found // a complete checkpoint, newer than any before
+	undecided bool   // there is a newer one that is not complete
+	full      bool   // it could not be held because the disk is full
+}
+
+// watcher looks at the checkpoint directory of one trainer. It has a goroutine
+// of its own, since a disk can be slow.
+type watcher struct {
+	a       *agent
+	root    *os.Root
+	adapter framework.Adapter
+	process Process // set before the first look
+	newest  int64   // step of the newest one found or restored
+	before  map[string]bool
+	first   map[string]time.Duration // when candidates not complete yet were first seen
+	said    string                   // the last trouble logged
+}
+
+func newWatcher(a *agent, p prepared) (*watcher, error) {
+	root, err := os.OpenRoot(a.place.checkpoints)
+	if err != nil {
+		return nil, fmt.Errorf("watching for checkpoints: %w", err)
+	}
+	w := &watcher{a: a, root: root, newest: -1, before: map[string]bool{}, first: map[string]time.Duration{}}
+	if p.resume != "" {
+		w.newest = p.from
+	}
+	// What lies there before the trainer starts is not its doing.
+	if w.adapter, err = a.adapter(root, w.busy); err == nil && w.adapter != nil {
+		var cs []framework.Candidate
+		cs, err = w.adapter.Candidates(root)
+		for _, c := range cs {
+			w.before[w.identity(c)] = true
+		}
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// identity tells a checkpoint from a later one of the same name.
+func (w *watcher) identity(c framework.Candidate) string {
+	first := c.Name
+	if len(c.Files) > 0 {
+		first = c.Files[0]
+	}
+	at, _ := born(filepath.Join(w.root.Name(), first))
+	return c.Name + at.String()
+}
+
+func (w *watcher) busy(_ *os.Root, c framework.Candidate) (string, error) {
+	if len(c.Files) > 0 || w.process == nil {
+		return "", nil
+	}
+	return w.process.Writing(filepath.Join(w.root.Name(), c.Name))
+}
+
+// run looks until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	defer w.root.Close()
+	tick := time.NewTicker(w.a.cfg.WatchEvery)
+	defer tick.Stop()
+	for {
+		l := w.look()
+		w.a.post(func() { w.a.looked(w, l) })
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *watcher) look() look {
+	l := look{began: w.a.now()}
+	l.progress, l.progressd = readProgress(w.a.place.progress)
+	err := w.find(&l)
+	said := ""
+	if err != nil {
+		said = err.Error()
+		l.full = errors.Is(err, checkpoint.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	}
+	if said != "" && said != w.said {
+		w.a.cfg.Log.Warn("looking for checkpoints", zap.Error(err))
+	}
+	w.said = said
+	return l
+}
+
+// find takes the newest complete candidate that is newer than the last.
+func (w *watcher) find(l *look) (err error) {
+	if w.adapter == nil {
+		if w.adapter, err = w.a.adapter(w.root, w.busy); err != nil || w.adapter == nil {
+			return err
+		}
+	}
+	cs, err := w.adapter.Candidates(w.root)
+	for _, c := range cs {
+		if c.Step <= w.newest {
+			break // the newest come first
+		}
+		id := w.identity(c)
+		if w.before[id] {
+			continue
+		}
+		if _, ok := w.first[id]; !ok {
+			w.first[id] = l.began
+		}
+		ok, _, err := w.adapter.Complete(w.root, c)
+		if ok && err == nil {
+			l.found, err = w.hold(c)
+		}
+		if l.found != nil {
+			w.newest, l.found.seen = c.Step, l.found.at-w.first[id]
+			clear(w.first)
+			return nil
+		}
+		if err == nil || !errors.Is(err, checkpoint.ErrVanished) {
+			l.undecided = true
+		}
+		if err != nil && !errors.Is(err, checkpoint.ErrVanished) && !errors.Is(err, checkpoint.ErrChanged) {
+			return err
+		}
+	}
+	return err
+}
+
+// hold keeps a complete candidate alive until it is uploaded. On a file system
+// without hard links it is uploaded from where it lies, at the trainer's mercy.
+func (w *watcher) hold(c framework.Candidate) (*found, error) {
+	f := &found{name: c.Name, step: c.Step, dir: w.root.Name(), sub: path.Join(own, c.Name), ours: true, kind: w.adapter.Name()}
+	err := w.adapter.Hold(w.root, c, f.sub)
+	if errors.Is(err, errors.ErrUnsupported) && c.Files == nil {
+		f.sub, f.ours, err = c.Name, false, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.size, f.save, err = measure(filepath.Join(f.dir, f.sub), filepath.Join(f.dir, c.Name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.release(w.a.cfg.Log)
+		return nil, fmt.Errorf("measuring %q: %w", c.Name, err)
+	}
+	f.at = w.a.now()
+	return f, nil
+}
+
+// release gives a checkpoint up to the trainer. It may be called on nil.
+func (f *found) release(log *zap.Logger) {
+	if f == nil || !f.ours {
+		return
+	}
+	root, err := os.OpenRoot(f.dir)
+	if err == nil {
+		err = errors.Join(framework.Release(root, f.sub), root.Close())
+	}
+	if err != nil {
+		log.Warn("releasing a held checkpoint", zap.String("checkpoint", f.name), zap.Error(err))
+	}
+}

@@ -1,0 +1,237 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/spotferry/spotferry/events"
+)
+
+// wishKind says who wants the job saved, and what is to happen then. A greater
+// one includes the smaller.
+type wishKind uint8
+
+const (
+	wishSave    wishKind = iota + 1 // the gateway; training goes on
+	wishNotice                      // the seller; training goes on until the machine is taken
+	wishStop                        // the gateway; then stop
+	wishSilence                     // nobody is there; then stop and end
+	wishEnd                         // the gateway; no save, kill
+)
+
+// wish is a last save that is wanted.
+type wish struct {
+	kind    wishKind
+	order   string        // to answer
+	asked   time.Duration // when
+	fresh   bool          // the trainer was asked, and what it saves is waited for
+	base    int64         // a checkpoint of this step or later is fresh
+	giveUp  time.Duration // when waiting ends; with a notice the plan decides earlier
+	final   bool          // the newest checkpoint has been committed as the last
+	settled bool          // everything that could be done has been
+}
+
+// replied takes what the gateway says the agent owes. An order that was taken up
+// before is not taken up again.
+func (a *agent) replied(r events.RenewReply) {
+	a.placed = a.placed || r.Order != ""
+	if a.placed && a.notice != nil && !a.notice.told {
+		a.reportNotice()
+	}
+	if r.Epoch > a.epoch {
+		a.goOver(r)
+		return
+	}
+	id := cmp.Or(r.OrderID, string(r.Order))
+	if r.Order == "" || a.orders[id] {
+		return
+	}
+	a.orders[id] = true
+	a.cfg.Log.Info("order", zap.String("order", string(r.Order)), zap.String("id", id))
+	switch r.Order {
+	case events.OrderStart:
+		a.start(r.Resume)
+	case events.OrderSave:
+		a.want(wishSave, r.OrderID)
+	case events.OrderStop:
+		a.want(wishStop, r.OrderID)
+	case events.OrderEnd:
+		a.end(r.OrderID)
+	default:
+		a.say(fmt.Sprintf("an order to %.40q is not known to this agent", string(r.Order)))
+	}
+}
+
+// want takes up a wish, or adds to the one there is: a notice and the order that
+// follows from it are one save.
+func (a *agent) want(kind wishKind, order string) {
+	if a.stage == over && kind == wishStop {
+		a.wish = &wish{kind: kind, order: order, settled: true}
+		a.reportDone() // again, now with the order it answers
+		return
+	}
+	if w := a.wish; w != nil {
+		w.kind, w.order = max(w.kind, kind), cmp.Or(order, w.order)
+		w.final, w.settled = false, w.kind == wishEnd
+		return
+	}
+	w := &wish{kind: kind, order: order, asked: a.now(), base: max(a.trainer.step, a.ship.newest())}
+	w.giveUp = w.asked + a.saveLimit()
+	a.wish = w
+	if kind == wishSave && endsTrainer(a.signal) {
+		return
+	}
+	if kind == wishNotice && a.outlook(w.asked).choose() != freshSave {
+		return
+	}
+	w.fresh = a.ask(w.asked)
+}
+
+// ask asks the trainer to save, and reports whether it can have heard.
+func (a *agent) ask(now time.Duration) bool {
+	if !a.asks() {
+		return false
+	}
+	a.asked = now
+	told, err := a.trainer.process.Tell(a.signal)
+	if err != nil {
+		a.cfg.Log.Warn("asking the trainer to save", zap.Error(err))
+	}
+	a.cfg.Log.Info("trainer asked to save", zap.Int("processes", told))
+	a.awaited = told > 0
+	return told > 0
+}
+
+// asks reports whether there is a trainer that can be asked to save.
+func (a *agent) asks() bool { return a.signal != 0 && a.stage == training && !a.trainer.stopping }
+
+// askInRhythm asks for a save every interval, of a trainer that takes no harm.
+func (a *agent) askInRhythm(now time.Duration) {
+	if a.every > 0 && now-a.asked >= a.every && a.wish == nil && a.trainer.step >= 0 && a.asks() && !endsTrainer(a.signal) {
+		a.ask(now)
+		a.asked = now
+	}
+}
+
+// saveLimit is how long a save is waited for when there is no deadline.
+func (a *agent) saveLimit() time.Duration {
+	return cmp.Or(time.Duration(a.spec.Policy.Checkpoint.GraceS)*time.Second, 3*a.cfg.Grace)
+}
+
+// saveTime is how long it takes from asking to a checkpoint found complete.
+func (a *agent) saveTime() time.Duration {
+	unknown := cmp.Or(time.Duration(a.spec.Policy.Checkpoint.GraceS)*time.Second, time.Second+a.cfg.Quiet+2*a.cfg.WatchEvery)
+	return a.ship.saves.p95(unknown)
+}
+
+// outlook is what a notice leaves room for.
+func (a *agent) outlook(now time.Duration) outlook {
+	return outlook{
+		left: a.notice.deadline - now, margin: a.notice.margin, asks: a.asks(),
+		save: a.saveTime(), upload: a.ship.pace.expect(a.ship.size), unsent: a.ship.unsent(now),
+	}
+}
+
+// needToEnd is how long it takes to save, ship and stop.
+func (a *agent) needToEnd() time.Duration {
+	if a.stage != training {
+		return 0
+	}
+	need := min(a.cfg.Grace, 5*time.Second)
+	if a.asks() {
+		need += a.saveTime()
+	}
+	return need + a.ship.pace.expect(a.ship.size)
+}
+
+// pursue brings a wish nearer: waits for the save, for what is under way, says
+// that it was the last, and then does what was to be done after.
+func (a *agent) pursue(now time.Duration) {
+	w := a.wish
+	if w == nil || w.settled {
+		return
+	}
+	if w.fresh && !a.arrived(w, now) {
+		if now < w.giveUp && !a.tooLate(now) {
+			return
+		}
+		w.fresh = false
+		a.cfg.Log.Warn("no fresh checkpoint came in time", zap.Duration("waited", now-w.asked))
+	}
+	if a.ship.pending() && !a.hopeless() {
+		return
+	}
+	if !w.final && a.confirms(w) {
+		a.ship.again()
+		return
+	}
+	if w.kind == wishSave && !w.final && a.stage == training {
+		return // there is nothing to commit yet: the first that comes
+	}
+	w.settled = true
+	a.cfg.Log.Info("saved for the last time", zap.Int64("step", a.ship.newest()), zap.Duration("took", now-w.asked))
+	switch w.kind {
+	case wishSave:
+		a.wish = nil
+	case wishStop:
+		a.stop("stopped by order")
+	case wishSilence:
+		a.stop("stopped out of contact")
+	}
+}
+
+// arrived reports whether what the trainer was asked for is there: a checkpoint
+// of the step it was at, or none because it has made no step since its last.
+func (a *agent) arrived(w *wish, now time.Duration) bool {
+	if a.stage != training {
+		return true // it has ended, and what it left is all there is
+	}
+	if a.ship.found.step >= w.base && a.ship.found.at > w.asked {
+		return true
+	}
+	return a.ship.found.exists() && a.ship.found.step >= a.trainer.step && a.trainer.step >= 0 && now-w.asked >= a.saveTime()+2*a.cfg.WatchEvery
+}
+
+// tooLate reports whether a notice leaves no time to ship a checkpoint that were
+// complete now.
+func (a *agent) tooLate(now time.Duration) bool {
+	return a.notice != nil && a.notice.deadline-now-a.notice.margin < a.ship.pace.expect(a.ship.size)
+}
+
+// hopeless reports whether what waits to be shipped or committed will not be:
+// nobody is there to commit to, or the machine is gone by then.
+func (a *agent) hopeless() bool {
+	if a.notice != nil && a.now() >= a.notice.deadline {
+		return true
+	}
+	w := a.wish
+	return w != nil && w.kind == wishSilence && (a.ship.now == nil && a.ship.next == nil || a.now() >= w.giveUp+a.saveLimit())
+}
+
+// confirms reports whether the newest committed checkpoint has to be committed
+// once more, as the last one. A job that is stopped without having been asked to
+// save may save when it is told to end, so its last one is yet to come.
+func (a *agent) confirms(w *wish) bool {
+	if a.ship.committed.Checkpoint.Name == "" || w.kind == wishSilence {
+		return false
+	}
+	return w.kind != wishStop || a.signal != 0 || a.stage != training
+}
+
+// last reports whether a checkpoint is the last before a known deadline or stop,
+// and the order that it answers.
+func (a *agent) last(step int64) (bool, string) {
+	w := a.wish
+	switch {
+	case w == nil || w.kind == wishSilence:
+		return false, ""
+	case w.fresh && step < w.base:
+		return false, "" // a better one is on its way
+	case w.kind == wishStop && a.signal == 0 && a.stage == training:
+		return false, ""
+	}
+	return true, w.order
+}

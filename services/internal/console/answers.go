@@ -1,0 +1,236 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotferry/spotferry/bidder/ledger"
+	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/events"
+)
+
+func (s *Server) jobs(ctx context.Context) ([]Job, error) {
+	out := []Job{}
+	err := s.cfg.Money.View(ctx, s.cfg.Org, func(money *ledger.State) {
+		s.model.mu.Lock()
+		defer s.model.mu.Unlock()
+		for _, id := range s.model.order {
+			out = append(out, s.model.jobs[id].view(money))
+		}
+	})
+	return out, err
+}
+
+func (s *Server) job(ctx context.Context, name string) (v Job, err error) {
+	e := s.cfg.Money.View(ctx, s.cfg.Org, func(money *ledger.State) {
+		v, err = with(s, name, func(r *jobRecord) (Job, error) { return r.view(money), nil })
+	})
+	if e != nil {
+		return Job{}, e
+	}
+	return v, err
+}
+
+const pageLimit = 500
+
+func (s *Server) events(q Query) (Page, error) {
+	s.model.mu.Lock()
+	defer s.model.mu.Unlock()
+	evs := s.model.all
+	if q.Job != "" {
+		r, p := s.model.find(q.Job)
+		if p != nil {
+			return Page{}, p
+		}
+		evs = r.events
+	}
+	limit := pageLimit
+	if q.Limit > 0 {
+		limit = min(q.Limit, pageLimit)
+	}
+	page := Page{Entries: []Entry{}, Next: q.After}
+	from, _ := slices.BinarySearchFunc(evs, q.After+1, func(e events.Event, p uint64) int {
+		switch {
+		case e.Position < p:
+			return -1
+		case e.Position > p:
+			return 1
+		}
+		return 0
+	})
+	size := 0
+	for _, e := range evs[from:] {
+		b, err := json.Marshal(e.Fact)
+		if err != nil {
+			return Page{}, err
+		}
+		if size += len(b) + 300; len(page.Entries) > 0 && (len(page.Entries) == limit || size > answerLimit) {
+			page.More = true
+			break
+		}
+		page.Entries = append(page.Entries, entryOf(e))
+		page.Next = e.Position
+	}
+	return page, nil
+}
+
+// answerLimit keeps an answer well below the largest message that the bus takes.
+const answerLimit = 512 << 10
+
+func entryOf(e events.Event) Entry {
+	t, _ := events.TypeOf(e.Fact)
+	return Entry{
+		ID: e.ID, Time: e.Time, Subject: e.Aggregate.ID, Type: t.Family + "." + t.Event, Summary: Summary(e.Fact),
+		Cause: e.Causation, Position: e.Position, Fact: e.Fact,
+	}
+}
+
+func (s *Server) failovers(q Query) ([]Failover, error) {
+	s.model.mu.Lock()
+	defer s.model.mu.Unlock()
+	ids := s.model.order
+	if q.Job != "" {
+		r, p := s.model.find(q.Job)
+		if p != nil {
+			return nil, p
+		}
+		ids = []events.JobID{r.job.ID}
+	}
+	out := []Failover{}
+	for _, id := range ids {
+		r := s.model.jobs[id]
+		for _, f := range r.failovers {
+			if (q.N > 0 && f.N != q.N) || (q.Cause != "" && string(f.Cause) != q.Cause) ||
+				(!q.Since.IsZero() && f.Began.Before(q.Since)) || (!q.Until.IsZero() && f.Began.After(q.Until)) {
+				continue
+			}
+			out = append(out, Failover{Job: id, Name: r.job.Spec.Name, Record: f})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Failover) int { return a.Record.Began.Compare(b.Record.Began) })
+	return out, nil
+}
+
+func (s *Server) bills(ctx context.Context, job string) (out []Bill, err error) {
+	out = []Bill{}
+	e := s.cfg.Money.View(ctx, s.cfg.Org, func(money *ledger.State) {
+		s.model.mu.Lock()
+		defer s.model.mu.Unlock()
+		ids := s.model.order
+		if job != "" {
+			r, p := s.model.find(job)
+			if p != nil {
+				err = p
+				return
+			}
+			ids = []events.JobID{r.job.ID}
+		}
+		for _, id := range ids {
+			out = append(out, billOf(s.model.jobs[id], money.Statement(id)))
+		}
+	})
+	if e != nil {
+		return nil, e
+	}
+	return out, err
+}
+
+func billOf(r *jobRecord, st ledger.Statement) Bill {
+	b := Bill{
+		Job: r.job.ID, Name: r.job.Spec.Name, Limit: st.Account.Limit, Compute: st.Compute, Credits: st.Credits,
+		Total: st.Total, Reserved: st.Account.Reserved, OnDemand: st.OnDemand, Overrun: st.Account.Overrun, Finality: st.Finality,
+		Lines: []BillLine{},
+	}
+	for _, f := range r.failovers {
+		b.LostWork += f.LostCost
+	}
+	for _, l := range st.Lines {
+		b.Lines = append(b.Lines, BillLine{
+			Lease: l.Lease, Pool: l.Pool, State: string(l.Phase), From: l.From, To: l.To, Use: l.Use,
+			Segments: l.Segments, Amount: l.Amount, Credit: l.Credit, Finality: l.Finality,
+		})
+	}
+	return b
+}
+
+// instances joins our leases with what every seller lists.
+func (s *Server) instances(ctx context.Context) ([]Instance, error) {
+	lists := map[string]provider.Listing{}
+	metered := map[events.InstanceID]events.MicroUSD{}
+	for name, p := range s.cfg.Sellers {
+		l, err := p.List(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", name, err)
+		}
+		lists[name] = l
+		if meter, ok := provider.As[provider.Meter](p); ok {
+			for _, i := range l.Instances {
+				if r, err := meter.Metered(ctx, i.ID); err == nil {
+					metered[i.ID] = r.Amount
+				}
+			}
+		}
+	}
+	s.model.mu.Lock()
+	defer s.model.mu.Unlock()
+	out := []Instance{}
+	for _, l := range s.model.leases {
+		if l.inst == "" && l.state != "intended" && l.state != "unknown" && l.state != "terminating" {
+			continue
+		}
+		i := Instance{Lease: l.id, Instance: l.inst, Pool: l.in.Offer.Pool, State: l.state, Price: l.price, Since: l.since.Time, Seller: "absent", Metered: metered[l.inst]}
+		if have, ok := lists[i.Pool.Seller].Find(string(l.id)); ok {
+			i.Seller = string(have.State)
+			i.Orphan = l.state == "ended" && have.State != provider.Gone
+		}
+		out = append(out, i)
+	}
+	for _, list := range lists {
+		for _, have := range list.Instances {
+			if _, ours := s.model.leases[events.LeaseID(have.Token)]; ours || have.State == provider.Gone {
+				continue
+			}
+			out = append(out, Instance{Lease: events.LeaseID(have.Token), Instance: have.ID, Pool: have.Pool, State: "unknown to us", Seller: string(have.State), Price: have.Price(), Orphan: true, Metered: metered[have.ID]})
+		}
+	}
+	slices.SortFunc(out, func(a, b Instance) int {
+		return strings.Compare(string(a.Lease)+string(a.Instance), string(b.Lease)+string(b.Instance))
+	})
+	return out, nil
+}
+
+func (s *Server) logs(ctx context.Context, q Query) (LogPage, error) {
+	j, err := with(s, q.Job, func(r *jobRecord) (events.Aggregate, error) { return r.job.Aggregate, nil })
+	if err != nil {
+		return LogPage{}, err
+	}
+	since := q.Since
+	if q.After > 0 {
+		since = time.Unix(0, int64(q.After))
+	}
+	// A batch kept while this one is read may be stamped a little earlier: the
+	// next page begins before this one ended, and batches carry their line numbers.
+	next := uint64(s.cfg.Now().Control.Add(-logOverlap).UnixNano())
+	b, err := s.cfg.Logs.ReadLog(ctx, j.Org, events.JobID(j.ID), q.Epoch, since, q.Tail)
+	size := 0
+	for i, x := range b {
+		for _, l := range x.Lines {
+			size += len(l.Text) + 80
+		}
+		if size > answerLimit && i > 0 {
+			last := b[i-1].Lines
+			if n := len(last); n > 0 {
+				next = uint64(last[n-1].At.UnixNano())
+			}
+			return LogPage{Batches: b[:i], Next: max(next-uint64(logOverlap), q.After+1), More: true}, err
+		}
+	}
+	return LogPage{Batches: b, Next: next}, err
+}
+
+// logOverlap is how far two pages of a log reach into each other.
+const logOverlap = 2 * time.Second

@@ -1,0 +1,204 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spotferry/spotferry/bidder/ledger"
+	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/failover"
+)
+
+// signals is what the model needs of the bus beside events.Log.
+type signals interface {
+	WatchSignals(ctx context.Context, handle func(job events.JobID, epoch int, hb events.Heartbeat)) error
+}
+
+// model is the read side: every job and lease folded, in memory.
+type model struct {
+	mu     sync.Mutex
+	jobs   map[events.JobID]*jobRecord
+	order  []events.JobID // by submission
+	leases map[events.LeaseID]*leaseRecord
+	all    []events.Event // every job and lease event, oldest first
+}
+
+type jobRecord struct {
+	job       failover.Job
+	failovers []events.Failover
+	commits   map[string]Checkpoint
+	names     []string // of commits, oldest first
+	rejected  map[string]string
+	placed    int
+	reclaims  int
+	heard     int64
+	events    []events.Event // its own and its leases'
+	leases    []events.LeaseID
+}
+
+type leaseRecord struct {
+	id    events.LeaseID
+	agg   events.Aggregate
+	state string
+	in    events.LeaseIntended
+	inst  events.InstanceID
+	price events.PerInstanceHour
+	since events.Event
+	ended *events.LeaseEnded
+}
+
+func newModel() *model {
+	return &model{jobs: map[events.JobID]*jobRecord{}, leases: map[events.LeaseID]*leaseRecord{}}
+}
+
+func (m *model) record(id events.JobID) *jobRecord {
+	r, ok := m.jobs[id]
+	if !ok {
+		r = &jobRecord{commits: map[string]Checkpoint{}, rejected: map[string]string{}}
+		m.jobs[id] = r
+	}
+	return r
+}
+
+// fold takes one event of the JOBS stream.
+func (m *model) fold(_ context.Context, e events.Event) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, e)
+	if e.Aggregate.Kind == "lease" {
+		m.foldLease(e)
+		return nil
+	}
+	id := events.JobID(e.Aggregate.ID)
+	r := m.record(id)
+	r.events = append(r.events, e)
+	r.job = failover.Fold(r.job, e)
+	switch f := e.Fact.(type) {
+	case events.JobSubmitted:
+		m.order = append(m.order, id)
+	case events.JobPlaced:
+		r.placed++
+	case events.JobLost:
+		if f.Cause == events.CauseNotice || f.Cause == events.CauseReclaim || f.Cause == events.CauseOutbid {
+			r.reclaims++
+		}
+	case events.JobNoticeWithdrawn:
+		r.reclaims++
+	case events.JobCommitted:
+		if _, seen := r.commits[f.Checkpoint.Name]; !seen && slices.ContainsFunc(r.job.Commits, func(c events.Checkpoint) bool { return c.Name == f.Checkpoint.Name }) {
+			r.names = append(r.names, f.Checkpoint.Name)
+			r.commits[f.Checkpoint.Name] = Checkpoint{Checkpoint: f.Checkpoint, Committed: e.Time}
+		}
+	case events.JobCheckpointRejected:
+		r.rejected[f.Checkpoint.Name] = f.Path + ": " + f.Detail
+	case events.JobFailedOver:
+		r.failovers = append(r.failovers, f.Record)
+	}
+	return nil
+}
+
+func (m *model) foldLease(e events.Event) {
+	id := events.LeaseID(e.Aggregate.ID)
+	l, ok := m.leases[id]
+	if !ok {
+		l = &leaseRecord{id: id, agg: e.Aggregate}
+		m.leases[id] = l
+		r := m.record(id.Job())
+		r.leases = append(r.leases, id)
+	}
+	r := m.record(id.Job())
+	r.events = append(r.events, e)
+	t, _ := events.TypeOf(e.Fact)
+	l.state, l.since = t.Event, e
+	switch f := e.Fact.(type) {
+	case events.LeaseIntended:
+		l.in = f
+	case events.LeaseLaunched:
+		l.inst, l.price = f.Instance, f.Price
+	case events.LeaseEnded:
+		l.ended = &f
+	}
+}
+
+// heartbeat remembers the newest step told.
+func (m *model) heartbeat(job events.JobID, epoch int, hb events.Heartbeat) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, ok := m.jobs[job]; ok && r.job.Epoch == epoch {
+		r.heard = hb.Step
+	}
+}
+
+// find resolves what a person typed: an id, a unique prefix of one, or the name of exactly one job.
+func (m *model) find(s string) (*jobRecord, *Problem) {
+	if r, ok := m.jobs[events.JobID(s)]; ok && r.job.ID != "" {
+		return r, nil
+	}
+	var hits []*jobRecord
+	for _, id := range m.order {
+		r := m.jobs[id]
+		if r.job.Spec.Name == s || (len(s) >= 4 && strings.HasPrefix(string(id), strings.ToLower(s))) {
+			hits = append(hits, r)
+		}
+	}
+	switch len(hits) {
+	case 1:
+		return hits[0], nil
+	case 0:
+		return nil, &Problem{Code: "not-found", Message: fmt.Sprintf("no job is called %.80q", s), Remedy: "'spotferry job ls' lists them"}
+	}
+	return nil, &Problem{Code: "not-found", Message: fmt.Sprintf("%d jobs are called %.80q", len(hits), s), Remedy: "use the id, as 'spotferry job ls' shows it"}
+}
+
+func (r *jobRecord) view(money *ledger.State) Job {
+	j := r.job
+	v := Job{
+		ID: j.ID, Name: j.Spec.Name, Status: j.Status(), Org: j.Attribution.Org, Team: j.Attribution.Team,
+		Project: j.Attribution.Project, Labels: j.Attribution.Labels, By: j.By, Over: j.Over(), Closed: j.Closed,
+		ExitCode: j.ExitCode, Epoch: j.Epoch, Epochs: r.placed, Committed: j.Step(), Steps: j.Spec.Policy.Work.Steps,
+		Failovers: j.Failovers, Reclaims: r.reclaims, Budget: j.Spec.Policy.Budget,
+		Submitted: j.Submitted.Control, Ended: j.Ended, Market: j.Submitted.Market, Deadline: j.Spec.Policy.Deadline,
+		Checkpoint: j.Newest(), OpenLeases: j.Open,
+	}
+	v.Step = max(r.heard, v.Committed)
+	switch {
+	case j.Over():
+		v.Detail = j.Reason
+		v.Step = v.Committed
+	case j.Phase == failover.Waiting:
+		v.Detail = j.Wait.Detail
+	case j.Phase == failover.Finishing:
+		v.Detail = j.Stopping.Reason
+	}
+	if j.Current != nil && !j.Closed {
+		side := j.Current.Side()
+		v.Machine = &side
+	}
+	for _, f := range r.failovers {
+		v.LostSteps += f.LostSteps
+		v.LostCost += f.LostCost
+	}
+	if money != nil {
+		a, s := money.Account(j.ID), money.Statement(j.ID)
+		v.Spent, v.Reserved, v.OnDemand = a.Spent, a.Reserved, s.OnDemand
+		if a.Set {
+			v.Budget = a.Limit
+		}
+	}
+	return v
+}
+
+func (r *jobRecord) checkpoints() []Checkpoint {
+	newest := r.job.Newest()
+	out := make([]Checkpoint, 0, len(r.names))
+	for _, n := range r.names {
+		c := r.commits[n]
+		c.Rejected = r.rejected[n]
+		c.Newest = newest != nil && newest.Name == n
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,123 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/spotferry/spotferry/bidder/ledger"
+	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/events/natsbus"
+	"github.com/spotferry/spotferry/failover"
+	"github.com/spotferry/spotferry/services/internal/console"
+	"github.com/spotferry/spotferry/services/internal/process"
+)
+
+// Session is a person's connection to a running system, or to a state directory
+// that was opened for reading because none runs.
+type Session struct {
+	Client *console.Client
+	// ReadOnly says that no services run behind it.
+	ReadOnly bool
+	// StoreDir is where working directories of jobs are kept on this machine.
+	StoreDir string
+	Org      events.OrgID
+	close    func()
+}
+
+// Close ends the session and whatever it started.
+func (s *Session) Close() { s.close() }
+
+// Open returns a session with the system that runs on the state directory. When
+// none runs, a reading command (readable) opens the state itself. Errors: ErrNoState, ErrNotRunning,
+// or one line that says what is wrong with the directory.
+func Open(ctx context.Context, dir string, readable bool) (*Session, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	l := layout{abs}
+	st, err := l.readState()
+	if err != nil {
+		return nil, err
+	}
+	release, err := l.lock()
+	switch {
+	case errors.Is(err, ErrRunning):
+		return l.dial(st)
+	case err != nil:
+		return nil, err
+	case !readable:
+		release()
+		return nil, fmt.Errorf("%s: %w; start 'spotferry dev --state %s'", l.dir, ErrNotRunning, l.dir)
+	}
+	s, err := l.read(ctx, st)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	end := s.close
+	s.close = func() { end(); release() }
+	return s, nil
+}
+
+// dial connects to the running system with the command line's credential.
+func (l layout) dial(st state) (*Session, error) {
+	text, err := os.ReadFile(l.path("user.creds"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the command line's credential: %w", err)
+	}
+	creds, err := natsbus.ParseCredentials(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.path("user.creds"), err)
+	}
+	nc, err := natsbus.Connect(natsbus.ConnConfig{URLFile: natsbus.URLFile(l.path("bus")), Credentials: creds, Name: "command line", Log: zap.NewNop()})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", console.ErrUnreachable, err)
+	}
+	return l.session(st, nc, false, nc.Close), nil
+}
+
+func (l layout) session(st state, nc *nats.Conn, readOnly bool, end func()) *Session {
+	return &Session{
+		Client: console.NewClient(nc, userName()), ReadOnly: readOnly, StoreDir: l.path("store"),
+		Org: events.OrgID(st.Org), close: end,
+	}
+}
+
+// read opens the streams without any service but the console.
+func (l layout) read(ctx context.Context, st state) (*Session, error) {
+	s := &system{cfg: Config{Now: time.Now, Logger: zap.NewNop()}, layout: l, state: st}
+	if err := s.openBus(ctx, false); err != nil {
+		s.close()
+		return nil, err
+	}
+	now := func() events.Moment { return st.Clock.Moment(time.Now()) }
+	bus := process.Bus{Log: s.log}
+	server := console.New(console.Config{
+		Log: s.log, Signals: bus, Book: failover.NewBook(s.log, now), Money: ledger.NewBook(s.log, "/spotferry/console", time.Now),
+		Org: events.OrgID(st.Org), Offers: func() []console.Offer { return nil }, Logs: bus, ReadOnly: true, Now: now, Logger: zap.NewNop(),
+		Plan: func(context.Context, console.SubmitRequest) (console.Plan, error) {
+			return console.Plan{}, console.NotServing()
+		},
+		Health: func(context.Context) []console.Check {
+			return []console.Check{{Name: "system", Detail: "not running", Remedy: fmt.Sprintf("start 'spotferry dev --state %s'", l.dir)}}
+		},
+	})
+	rctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ended by Close
+	done := make(chan error, 2)
+	go func() { done <- server.Run(rctx) }()
+	go func() { done <- server.Serve(rctx, s.conns[0]) }()
+	return l.session(st, s.conns[0], true, func() {
+		cancel()
+		<-done
+		<-done
+		s.close()
+	}), nil
+}

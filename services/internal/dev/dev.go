@@ -1,0 +1,331 @@
+package dev
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/local"
+	"github.com/spotferry/spotferry/bidder/provider/remote"
+	"github.com/spotferry/spotferry/bidder/trace"
+	"github.com/spotferry/spotferry/checkpoint/store/dir"
+	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/events/natsbus"
+	"github.com/spotferry/spotferry/services/internal/plane"
+)
+
+// Config of a system on one machine.
+type Config struct {
+	Dir     string // state directory
+	Version string
+	Now     func() time.Time // control time; time.Now
+	Logger  *zap.Logger
+
+	// The following are fixed when the state directory is made; later ones must
+	// agree or be zero.
+	Market  trace.Spec // zero: a seeded model
+	Scale   int64      // market seconds in a second; 0: 1
+	Market0 time.Time  // market time at the beginning; zero: now
+	Divide  int        // of the default timers; 0: 1
+
+	EvidenceDir string // absolute; where the parts leave evidence, "" for nowhere
+	Ready       func() // called once the command line can be answered
+}
+
+const (
+	sellerName = "local"
+	org        = "local"
+)
+
+// Run runs the system until ctx ends, and returns nil then. Machines go on
+// without it: a later Run on the same directory finds them.
+func Run(ctx context.Context, cfg Config) error {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	abs, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return err
+	}
+	l := layout{abs}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("the state directory cannot be made: %w", err)
+	}
+	release, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer release()
+	st, err := l.establish(cfg)
+	if err != nil {
+		return err
+	}
+	s := &system{cfg: cfg, layout: l, state: st}
+	defer s.close()
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// establish reads the state or makes it.
+func (l layout) establish(cfg Config) (state, error) {
+	st, err := l.readState()
+	if err == nil {
+		return st, cfg.agrees(st)
+	}
+	if !errors.Is(err, ErrNoState) {
+		return st, err
+	}
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return st, fmt.Errorf("the state directory cannot be read: %w", err)
+	}
+	for _, e := range entries {
+		if n := e.Name(); n != "lock" && n != "dev.log" && n != "examples" && n != "evidence" {
+			return st, fmt.Errorf("%s is not empty (it has %q) and holds no Spotferry state: choose another --state", l.dir, n)
+		}
+	}
+	now := cfg.Now()
+	mark := make([]byte, 6)
+	if _, err := rand.Read(mark); err != nil {
+		return st, err
+	}
+	st = state{
+		Format: stateFormat, Version: cfg.Version, Created: now.UTC(), Org: org, Mark: "sf-" + hex.EncodeToString(mark),
+		Market: cfg.Market, Divide: max(cfg.Divide, 1),
+	}
+	market0 := cfg.Market0
+	if market0.IsZero() {
+		market0 = now
+	}
+	st.Clock = trace.NewClock(now, market0, max(cfg.Scale, 1))
+	if st.Market.Kind == "" {
+		st.Market = trace.Spec{Kind: "model", Seed: 1}
+	}
+	st.Market.Seller = sellerName
+	if st.Market.Origin.IsZero() {
+		st.Market.Origin = st.Clock.Market0
+	}
+	if st.Market.Scale == 0 {
+		st.Market.Scale = st.Clock.Scale
+	}
+	if err := st.Market.Validate(); err != nil {
+		return st, err
+	}
+	return st, l.writeState(st)
+}
+
+// agrees refuses to run a state with another market than it was made with.
+func (cfg Config) agrees(st state) error {
+	if cfg.Market.Kind != "" && (cfg.Market.Kind != st.Market.Kind || cfg.Market.Seed != st.Market.Seed) {
+		return fmt.Errorf("%s was made with market %q, seed %d: use those, or another --state", cfg.Dir, st.Market.Kind, st.Market.Seed)
+	}
+	if cfg.Scale != 0 && cfg.Scale != st.Clock.Scale {
+		return fmt.Errorf("%s was made with scale %d: use that, or another --state", cfg.Dir, st.Clock.Scale)
+	}
+	return nil
+}
+
+// system is one run.
+type system struct {
+	cfg    Config
+	layout layout
+	state  state
+
+	bus      *natsbus.Embedded
+	operator *natsbus.Operator
+	conns    []*nats.Conn
+	store    *dir.Store
+	log      *natsbus.Log
+	marks    *natsbus.HighWater
+	local    *local.Seller
+	plane    *plane.Plane
+}
+
+func (s *system) close() {
+	for _, c := range s.conns {
+		c.Close()
+	}
+	if s.store != nil {
+		_ = s.store.Close()
+	}
+	if s.bus != nil {
+		s.bus.Shutdown()
+	}
+}
+
+func (s *system) open(ctx context.Context) error {
+	if err := s.openBus(ctx, true); err != nil {
+		return err
+	}
+	var err error
+	if s.store, err = dir.Open(dir.Config{Path: s.layout.path("store"), Now: s.cfg.Now}); err != nil {
+		return fmt.Errorf("opening the checkpoint store: %w", err)
+	}
+	if err := s.openSeller(); err != nil {
+		return err
+	}
+	if err := s.writeUser(); err != nil {
+		return err
+	}
+	return s.openPlane()
+}
+
+// openBus starts the embedded bus, checks its streams against their marks, and declares them.
+func (s *system) openBus(ctx context.Context, listen bool) (err error) {
+	s.operator, err = natsbus.OpenOperator(natsbus.OperatorConfig{Dir: s.layout.path("operator"), Entropy: rand.Reader, Now: s.cfg.Now})
+	if err != nil {
+		return fmt.Errorf("opening the bus's keys: %w", err)
+	}
+	s.bus, err = natsbus.Start(natsbus.EmbeddedConfig{Dir: s.layout.path("bus"), Listen: listen, Operator: s.operator, Log: s.cfg.Logger.Named("bus")})
+	if err != nil {
+		return err
+	}
+	nc, err := s.connect("services")
+	if err != nil {
+		return err
+	}
+	if s.log, err = natsbus.New(nc, natsbus.Options{Log: s.cfg.Logger.Named("log"), Room: s.bus.Room}); err != nil {
+		return err
+	}
+	s.marks, err = natsbus.OpenHighWater(natsbus.HighWaterConfig{Conn: nc, JS: s.log.JetStream(), File: s.layout.path("highwater.json"), Log: s.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	if err := s.marks.Check(ctx); err != nil {
+		return err
+	}
+	return natsbus.Declare(ctx, s.log.JetStream(), 1)
+}
+
+// connect opens a connection to MAIN with a credential of its own.
+func (s *system) connect(name string) (*nats.Conn, error) {
+	creds, err := s.operator.Service(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.dial(name, creds)
+}
+
+func (s *system) dial(name string, creds natsbus.Credentials) (*nats.Conn, error) {
+	nc, err := natsbus.Connect(natsbus.ConnConfig{Server: s.bus, Credentials: creds, Name: name, Log: s.cfg.Logger.Named("bus")})
+	if err != nil {
+		return nil, err
+	}
+	s.conns = append(s.conns, nc)
+	return nc, nil
+}
+
+func (s *system) openSeller() error {
+	exe, err := local.KeepExecutable(s.layout.path("bin"))
+	if err != nil {
+		return err
+	}
+	s.local, err = local.New(local.Config{
+		Dir: s.layout.path("seller"), Exe: exe, HostArgs: []string{"host"}, AgentArgs: []string{exe, "agent"},
+		Market: s.state.Market, Clock: s.state.Clock, EvidenceDir: s.cfg.EvidenceDir, Now: s.cfg.Now,
+		OfferTTL: 4 * s.poll(), Log: s.cfg.Logger.Named("seller"),
+	})
+	return err
+}
+
+// timers are the settled ones, divided as the state says.
+func (s *system) timers() events.Timers { return events.DefaultTimers().Divide(s.state.Divide) }
+
+// poll is how often sellers are asked: a tenth of what a heartbeat would hide.
+func (s *system) poll() time.Duration { return max(s.timers().Heartbeat, 200*time.Millisecond) }
+
+func (s *system) openPlane() error {
+	system, err := s.operator.System("gateway")
+	if err != nil {
+		return err
+	}
+	pusher, err := s.dial("gateway-accounts", system)
+	if err != nil {
+		return err
+	}
+	client, err := remote.NewClient(s.conns[0], sellerName, remote.ClientConfig{})
+	if err != nil {
+		return err
+	}
+	s.plane, err = plane.New(plane.Config{
+		Conn: s.conns[0], Log: s.log, Operator: s.operator, Accounts: natsbus.NewAccounts(s.operator, pusher),
+		Store: s.store, Grant: events.StoreGrant{Kind: "dir", Path: s.layout.path("store")},
+		Sellers: map[string]provider.Provider{sellerName: provider.Stack(client, provider.StackConfig{Seller: sellerName})},
+		Clock:   s.state.Clock, Timers: s.timers(), Poll: s.poll(), URL: s.bus.URL(), URLFile: s.bus.URLFile(),
+		Org: events.OrgID(s.state.Org), Mark: s.state.Mark, Now: s.cfg.Now, Version: s.cfg.Version, Logger: s.cfg.Logger,
+	})
+	return err
+}
+
+// userName is who the command line is to the bus.
+func userName() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return events.Token(u.Username)
+	}
+	return "someone"
+}
+
+func (s *system) writeUser() error {
+	creds, err := s.operator.Person(userName(), natsbus.Validity{From: s.cfg.Now()})
+	if err != nil {
+		return err
+	}
+	text, err := creds.Text()
+	if err != nil {
+		return err
+	}
+	return replaceFile(s.layout.path("user.creds"), []byte(text), 0o600)
+}
+
+// run serves the seller and the plane until ctx ends.
+func (s *system) run(ctx context.Context) error {
+	sellerConn, err := s.connect("seller-" + sellerName)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	heard := make(chan struct{})
+	g.Go(func() error {
+		return remote.Serve(gctx, sellerConn, s.local, remote.ServerConfig{
+			Seller: sellerName, Version: "1.0.0", Log: s.cfg.Logger.Named("seller"), Ready: func() { close(heard) },
+		})
+	})
+	g.Go(func() error { return s.marks.Run(gctx) })
+	g.Go(func() error {
+		select {
+		case <-heard:
+		case <-gctx.Done():
+			return gctx.Err()
+		}
+		return s.plane.Run(gctx)
+	})
+	g.Go(func() error {
+		select {
+		case <-s.plane.Ready():
+			s.cfg.Logger.Info("serving", zap.String("state", s.layout.dir), zap.String("bus", s.bus.URL()))
+			if s.cfg.Ready != nil {
+				s.cfg.Ready()
+			}
+		case <-gctx.Done():
+		}
+		return nil
+	})
+	err = g.Wait()
+	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		return nil
+	}
+	return err
+}

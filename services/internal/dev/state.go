@@ -1,0 +1,98 @@
+package dev
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/spotferry/spotferry/bidder/trace"
+)
+
+// ErrNoState says that the directory holds no state of ours.
+var ErrNoState = errors.New("no Spotferry state")
+
+// ErrNotRunning says that no system runs on a state directory.
+var ErrNotRunning = errors.New("no system runs on this state")
+
+// ErrRunning says that another process has the state directory.
+var ErrRunning = errors.New("already in use")
+
+const stateFormat = 1
+
+// state is what a state directory fixes for its whole life.
+type state struct {
+	Format  int         `json:"format"`
+	Version string      `json:"version"` // of the program that made it
+	Created time.Time   `json:"created"`
+	Org     string      `json:"org"`
+	Mark    string      `json:"mark"` // on every machine bought from here
+	Clock   trace.Clock `json:"clock"`
+	Market  trace.Spec  `json:"market"`
+	Divide  int         `json:"divide"` // of the default timers
+}
+
+type layout struct{ dir string }
+
+func (l layout) path(name string) string { return filepath.Join(l.dir, name) }
+
+// readState reads state.json, or returns ErrNoState.
+func (l layout) readState() (state, error) {
+	var s state
+	b, err := os.ReadFile(l.path("state.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("%s: %w; 'spotferry dev --state %s' makes one", l.dir, ErrNoState, l.dir)
+	}
+	if err != nil {
+		return s, fmt.Errorf("reading the state: %w", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
+		return s, fmt.Errorf("%s is not a state file of Spotferry: move it away, or choose another --state", l.path("state.json"))
+	}
+	if s.Format > stateFormat {
+		return s, fmt.Errorf("%s was written by a newer Spotferry (%s, format %d; this one reads %d): use that one", l.dir, s.Version, s.Format, stateFormat)
+	}
+	return s, s.Market.Validate()
+}
+
+// writeState writes state.json so that a crash leaves the old or the new one.
+func (l layout) writeState(s state) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replaceFile(l.path("state.json"), append(b, '\n'), 0o600)
+}
+
+func replaceFile(path string, b []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
+
+// lock takes the directory for this process, or returns ErrRunning. The kernel
+// gives it back when the process ends, however it ends.
+func (l layout) lock() (release func(), err error) {
+	f, err := os.OpenFile(l.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the state directory cannot be used: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("state directory %s is %w by another process: stop it, or choose another --state", l.dir, ErrRunning)
+	}
+	return func() { f.Close() }, nil
+}
