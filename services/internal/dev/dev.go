@@ -204,7 +204,7 @@ func (s *system) openBus(ctx context.Context, listen bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.marks.Check(ctx); err != nil {
+	if err := s.marks.Verify(ctx); err != nil {
 		return err
 	}
 	return natsbus.Declare(ctx, s.log.JetStream(), 1)
@@ -263,7 +263,7 @@ func (s *system) openPlane() error {
 	s.plane, err = plane.New(plane.Config{
 		Conn: s.conns[0], Log: s.log, Operator: s.operator, Accounts: natsbus.NewAccounts(s.operator, pusher),
 		Store: s.store, Grant: events.StoreGrant{Kind: "dir", Path: s.layout.path("store")},
-		Sellers: map[string]provider.Provider{sellerName: provider.Stack(client, provider.StackConfig{Seller: sellerName})},
+		Sellers: map[string]provider.Provider{sellerName: provider.Stack(client, provider.StackConfig{Seller: sellerName, Limit: provider.LimitConfig{PerSecond: 200, Burst: 200}})},
 		Clock:   s.state.Clock, Timers: s.timers(), Poll: s.poll(), URL: s.bus.URL(), URLFile: s.bus.URLFile(),
 		Org: events.OrgID(s.state.Org), Mark: s.state.Mark, Now: s.cfg.Now, Version: s.cfg.Version, Logger: s.cfg.Logger,
 	})
