@@ -253,7 +253,7 @@ type Side struct {
 
 // Phase is a named part of a move. Phases may overlap: a machine is bought while the old one saves.
 type Phase struct {
-	Name  string    `json:"name"`  // detect save upload decide acquire boot place image setup inputs restore first-step
+	Name  string    `json:"name"`  // detect save upload wait decide acquire boot place image setup inputs restore first-step
 	Began time.Time `json:"began"` // control time; the control plane's clock unless Clock says "agent"
 	MS    int64     `json:"ms"`
 	Clock string    `json:"clock"` // "control" or "agent"

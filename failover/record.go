@@ -19,6 +19,7 @@ type Move struct {
 	Began      time.Time // control time of the first sign
 	Detected   time.Time // control time at which the job knew
 	NoticeFor  time.Duration
+	WaitFrom   time.Time // control time since which nothing could be bought; zero: never
 	Lost       time.Time // control time at which the old machine was known gone; zero while it lives
 	LastSeen   time.Time
 	LastStep   int64
@@ -119,8 +120,13 @@ func (m Move) phases(started events.JobStarted, at time.Time) []events.Phase {
 	}
 	ready := m.Placed
 	if m.To.Lease != m.From.Lease {
-		if m.To.Decided.After(m.Detected) {
-			add("decide", m.Detected, m.To.Decided)
+		decided := m.To.Decided
+		if !m.WaitFrom.IsZero() && m.WaitFrom.Before(decided) {
+			add("wait", m.WaitFrom, decided)
+			decided = m.WaitFrom
+		}
+		if decided.After(m.Detected) {
+			add("decide", m.Detected, decided)
 		}
 		add("acquire", m.To.Decided, m.To.Bought)
 		add("boot", m.To.Bought, m.To.Joined)
