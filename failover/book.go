@@ -23,10 +23,39 @@ type Book struct {
 	jobs map[events.JobID]*entry
 }
 
+// entry is one job. Whoever asks the log about it has the turn; the fold itself
+// can be looked at meanwhile, however slow the log is.
 type entry struct {
-	mu  sync.Mutex
-	job Job
+	turn chan struct{} // full while somebody has it
+	mu   sync.Mutex
+	job  Job // as last folded
 }
+
+func (e *entry) get() Job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.job
+}
+
+// fold takes an event, if it is the next, and returns the job with it.
+func (e *entry) fold(ev events.Event) Job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.job = Fold(e.job, ev)
+	return e.job
+}
+
+// enter waits for the turn.
+func (e *entry) enter(ctx context.Context) error {
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *entry) leave() { <-e.turn }
 
 // NewBook returns an empty Book over log.
 func NewBook(log events.Log, now func() events.Moment) *Book {
@@ -38,7 +67,7 @@ func (b *Book) entry(id events.JobID) *entry {
 	defer b.mu.Unlock()
 	e, ok := b.jobs[id]
 	if !ok {
-		e = &entry{}
+		e = &entry{turn: make(chan struct{}, 1)}
 		b.jobs[id] = e
 	}
 	return e
@@ -47,40 +76,38 @@ func (b *Book) entry(id events.JobID) *entry {
 // Job returns the job as the leader of the log has it.
 func (b *Book) Job(ctx context.Context, id events.JobID) (Job, error) {
 	e := b.entry(id)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.enter(ctx); err != nil {
+		return Job{}, err
+	}
+	defer e.leave()
 	if err := b.refresh(ctx, id, e); err != nil {
 		return Job{}, err
 	}
-	if e.job.Sequence == 0 {
+	j := e.get()
+	if j.Sequence == 0 {
 		return Job{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
 	}
-	return e.job, nil
+	return j, nil
 }
 
 // Observe folds an event that some consumer delivered, if it is the next. It
 // saves a read; it is never needed.
 func (b *Book) Observe(ev events.Event) Job {
-	e := b.entry(events.JobID(ev.Aggregate.ID))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.job = Fold(e.job, ev)
-	return e.job
+	return b.entry(events.JobID(ev.Aggregate.ID)).fold(ev)
 }
 
-// Cached returns the job as last folded, without asking the log.
+// Cached returns the job as last folded, without asking the log or waiting for it.
 func (b *Book) Cached(id events.JobID) (Job, bool) {
-	e := b.entry(id)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.job, e.job.Sequence > 0
+	j := b.entry(id).get()
+	return j, j.Sequence > 0
 }
 
 // refresh reads what the log has beyond the cache. A job that the cache does not
 // know is looked for under every organisation: ids are unique across them.
 func (b *Book) refresh(ctx context.Context, id events.JobID, e *entry) error {
-	agg := e.job.Aggregate
-	if e.job.Sequence == 0 {
+	j := e.get()
+	agg := j.Aggregate
+	if j.Sequence == 0 {
 		found, ok, err := b.log.Find(ctx, id)
 		if err != nil {
 			return fmt.Errorf("finding job %s: %w", id, err)
@@ -90,12 +117,12 @@ func (b *Book) refresh(ctx context.Context, id events.JobID, e *entry) error {
 		}
 		agg = found
 	}
-	evs, err := b.log.Read(ctx, agg, e.job.Position)
+	evs, err := b.log.Read(ctx, agg, j.Position)
 	if err != nil {
 		return fmt.Errorf("reading job %s: %w", id, err)
 	}
 	for _, ev := range evs {
-		e.job = Fold(e.job, ev)
+		e.fold(ev)
 	}
 	return nil
 }
@@ -115,13 +142,15 @@ func (b *Book) Submit(ctx context.Context, id events.JobID, in Submit) (Job, err
 
 func (b *Book) apply(ctx context.Context, id events.JobID, create events.Aggregate, in Input) (Job, []events.Event, error) {
 	e := b.entry(id)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.enter(ctx); err != nil {
+		return Job{}, nil, err
+	}
+	defer e.leave()
 	for {
 		if err := b.refresh(ctx, id, e); err != nil {
 			return Job{}, nil, err
 		}
-		j := e.job
+		j := e.get()
 		if j.Sequence == 0 {
 			if create.Kind == "" {
 				return Job{}, nil, fmt.Errorf("job %s: %w", id, ErrNoJob)
@@ -131,7 +160,7 @@ func (b *Book) apply(ctx context.Context, id events.JobID, create events.Aggrega
 		appended, err := b.append(ctx, e, j, in)
 		switch {
 		case err == nil:
-			return e.job, appended, nil
+			return e.get(), appended, nil
 		case ctx.Err() != nil:
 			return Job{}, nil, ctx.Err()
 		case !errors.Is(err, events.ErrConflict) && !errors.Is(err, events.ErrUnknown):
@@ -140,21 +169,25 @@ func (b *Book) apply(ctx context.Context, id events.JobID, create events.Aggrega
 	}
 }
 
-// append steps j and appends what comes of it, folding each event as the log has it.
+// append steps j and appends what comes of it, folding each event as the log has
+// it. Each is expected to follow the one before: what an observer folds in between
+// is somebody else's, and was not decided on.
 func (b *Book) append(ctx context.Context, e *entry, j Job, in Input) ([]events.Event, error) {
 	_, drafts := Step(j, b.now(), in)
+	last, position := j.last, j.Position
 	for i, d := range drafts {
-		next, err := events.Follow(d.Aggregate, e.job.last, d.Fact)
+		next, err := events.Follow(d.Aggregate, last, d.Fact)
 		if err != nil {
 			return nil, err
 		}
 		d.Prev = next.Prev
-		stored, err := b.log.Append(ctx, e.job.Position, d)
+		stored, err := b.log.Append(ctx, position, d)
 		if err != nil {
 			return nil, err
 		}
-		e.job = Fold(e.job, stored)
+		e.fold(stored)
 		drafts[i] = stored
+		last, position = &drafts[i], stored.Position
 	}
 	return drafts, nil
 }

@@ -58,8 +58,12 @@ func Fold(j Job, e events.Event) Job {
 			j.Notice = &Notice{Event: e.ID, Seen: f.Seen, Recorded: e.Time, Deadline: f.Deadline}
 			j.FinalSaved = false
 			j.Phase = j.runningPhase()
-			j.Move = beginMove(j, events.CauseNotice, e, f.Seen)
-			j.Move.NoticeFor = f.Deadline.Sub(f.Seen)
+			if j.arriving() {
+				j.Move = j.Move.with(e.ID)
+			} else {
+				j.Move = beginMove(j, events.CauseNotice, e, f.Seen)
+				j.Move.NoticeFor = f.Deadline.Sub(f.Seen)
+			}
 		}
 	case events.JobNoticeWithdrawn:
 		if j.current(f.Epoch, f.Lease) {
@@ -76,7 +80,10 @@ func Fold(j Job, e events.Event) Job {
 			m := *j.Current
 			m.Silent = false
 			j.Current = &m
-			j = j.stay()
+			if j.Notice == nil {
+				j = j.stay()
+			}
+			j.Phase = j.runningPhase()
 		}
 	case events.JobExited:
 		j = foldExited(j, f, e)
@@ -120,6 +127,11 @@ func (j Job) runningPhase() Phase {
 	return Starting
 }
 
+// arriving says whether a move has been placed here and waits for its first
+// step. Whatever happens to the machine until then, the move goes on: what was
+// lost on the machine before is not told yet.
+func (j Job) arriving() bool { return j.Move != nil && !j.Move.Placed.IsZero() }
+
 // moving says whether a voluntary move has begun.
 func (j Job) moving() bool { return j.Move != nil && j.Move.Voluntary }
 
@@ -139,14 +151,18 @@ func (j Job) usedLease(id events.EventID) Job {
 // stay keeps the job on its current machine: the reason to leave is gone. A next
 // machine stays in Open until it is confirmed gone.
 func (j Job) stay() Job {
-	j.Notice, j.Move, j.FinalSaved, j.Next = nil, nil, false, nil
+	j.Notice, j.FinalSaved, j.Next = nil, false, nil
+	if !j.arriving() {
+		j.Move = nil
+	}
 	j.Wait = events.JobWaiting{}
 	j.Phase = j.runningPhase()
 	return j
 }
 
 func foldLeased(j Job, f events.JobLeased) Job {
-	if !j.holds(f.Lease) {
+	if !slices.Contains(j.Leases, f.Lease) {
+		j.Leases = append(slices.Clone(j.Leases), f.Lease)
 		j.Open = append(slices.Clone(j.Open), f.Lease)
 	}
 	if f.Epoch == j.NextEpoch {
@@ -170,6 +186,7 @@ func foldLeased(j Job, f events.JobLeased) Job {
 
 func foldJoined(j Job, f events.JobJoined, at time.Time) Job {
 	j.NextEpoch, j.NextN = max(j.NextEpoch, f.Epoch+1), 1
+	j.Keys = append(slices.Clone(j.Keys), f.Key)
 	if j.Next != nil && j.Next.Lease == f.Lease {
 		m := *j.Next
 		m.Joined, m.Key = at, f.Key
@@ -223,7 +240,7 @@ func foldCommitted(j Job, f events.JobCommitted, at time.Time) Job {
 	if !j.current(f.Epoch, f.Lease) {
 		return j // void: the epoch is over
 	}
-	if n := len(j.Commits); n == 0 || j.Commits[n-1].Name != f.Checkpoint.Name {
+	if j.committed(f.Checkpoint.Name) == nil {
 		j.Commits = append(slices.Clone(j.Commits), f.Checkpoint)
 		j.CommitAt = at
 	}
@@ -283,10 +300,14 @@ func foldExited(j Job, f events.JobExited, e events.Event) Job {
 	if j.Move == nil {
 		j.Move = beginMove(j, events.CauseTrainer, e, e.Time)
 	}
-	mv := *j.Move
-	mv.LastStep = max(mv.LastStep, f.LastStep)
-	mv.Lost, mv.Drained = e.Time, e.Time
-	j.Move = &mv
+	if j.arriving() {
+		j.Move = j.Move.with(e.ID)
+	} else {
+		mv := *j.Move
+		mv.LastStep = max(mv.LastStep, f.LastStep)
+		mv.Lost, mv.Drained = e.Time, e.Time
+		j.Move = &mv
+	}
 	j.Phase = j.runningPhase()
 	return j
 }

@@ -21,7 +21,7 @@ func (s *stepper) followUp() bool {
 		return false
 	case j.Over():
 		if !j.Closed && len(j.Open) == 0 {
-			s.record(events.JobClosed{Leases: j.leases(), Failovers: j.Failovers})
+			s.record(events.JobClosed{Leases: len(j.Leases), Failovers: j.Failovers})
 			return true
 		}
 		return false
@@ -63,15 +63,11 @@ func (s *stepper) overdue() bool {
 	p := s.j.Spec.Policy
 	switch m := s.now.Market; {
 	case !p.Deadline.IsZero() && !m.Before(p.Deadline):
-		s.stop(events.MissedDeadline, "the deadline "+p.Deadline.UTC().Format(time.RFC3339)+" has passed", "")
+		s.stop(events.MissedDeadline, "the deadline "+p.Deadline.UTC().Format(time.RFC3339)+" has passed")
 	case p.MaxDurationS > 0 && !m.Before(s.j.Submitted.Market.Add(time.Duration(p.MaxDurationS)*time.Second)):
-		s.stop(events.MissedDeadline, fmt.Sprintf("max_duration of %s is used up", time.Duration(p.MaxDurationS)*time.Second), "")
+		s.stop(events.MissedDeadline, fmt.Sprintf("max_duration of %s is used up", time.Duration(p.MaxDurationS)*time.Second))
 	default:
 		return false
 	}
 	return true
-}
-
-func (j Job) leases() int {
-	return max(j.NextEpoch-1, j.Epoch)
 }

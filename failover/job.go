@@ -49,7 +49,9 @@ type Job struct {
 
 	Current *Machine         // placed, and as far as anyone knows alive
 	Next    *Machine         // bought for NextEpoch (or joined under it), not yet placed
-	Open    []events.LeaseID // every lease known and not confirmed gone, oldest first
+	Leases  []events.LeaseID // every lease ever bought, oldest first
+	Open    []events.LeaseID // those of them not confirmed gone
+	Keys    []string         // of every agent that ever joined, oldest first
 
 	Notice     *Notice // of Current
 	FinalSaved bool    // Current has committed its last save since the notice, the stop or the move began
@@ -182,5 +184,11 @@ func (j Job) drained(now time.Time) bool {
 
 func (j Job) holds(l events.LeaseID) bool { return slices.Contains(j.Open, l) }
 
-// LastEvent is the newest event folded in, for whoever appends the next.
-func (j Job) LastEvent() *events.Event { return j.last }
+// committed returns the committed checkpoint of this name, or nil.
+func (j Job) committed(name string) *events.Checkpoint {
+	i := slices.IndexFunc(j.Commits, func(c events.Checkpoint) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &j.Commits[i]
+}

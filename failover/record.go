@@ -50,15 +50,20 @@ func beginMove(j Job, cause events.Cause, e events.Event, sign time.Time) *Move 
 	return m
 }
 
+// with returns the move with more evidence.
+func (m Move) with(evidence ...events.EventID) *Move {
+	m.Evidence = append(m.Evidence[:len(m.Evidence):len(m.Evidence)], evidence...)
+	return &m
+}
+
 // lose records that the old machine is gone, which may confirm or sharpen an earlier cause.
 func (m *Move) lose(f events.JobLost, e events.Event) {
-	m.Evidence = append(append(m.Evidence[:len(m.Evidence):len(m.Evidence)], f.Evidence...), e.ID)
+	m.Evidence = m.with(append(f.Evidence[:len(f.Evidence):len(f.Evidence)], e.ID)...).Evidence
+	if !m.Placed.IsZero() {
+		return // the next machine went before its first step: the same move goes on
+	}
 	if m.Cause == events.CauseSilent {
 		m.Cause = f.Cause // the seller now says why it was silent
-	}
-	if !m.Placed.IsZero() { // the next machine went before its first step: the same move goes on
-		m.Placed = time.Time{}
-		return
 	}
 	if m.Drained.IsZero() {
 		m.Drained = e.Time

@@ -58,7 +58,7 @@ type (
 	}
 	// Returned says that a heartbeat came from a machine given up as silent.
 	Returned struct{ Epoch int }
-	// Cancel is a person's act.
+	// Cancel is a person's act; Reason may be empty.
 	Cancel struct{ By, Reason string }
 	// Tick lets due times pass.
 	Tick struct{}
@@ -139,6 +139,7 @@ func (s *stepper) react(in Input) {
 		}
 	case Noticed:
 		if j.current(in.Epoch, in.Lease) && !j.Over() && (j.Notice == nil || in.Deadline.Before(j.Notice.Deadline.Add(-time.Second))) {
+			s.heard()
 			s.record(in.JobNoticed)
 		}
 	case Withdrawn:
@@ -148,7 +149,8 @@ func (s *stepper) react(in Input) {
 	case Committed:
 		s.committed(in)
 	case Rejected:
-		if j.current(in.Epoch, in.Lease) && !slices.Contains(j.Rejected, in.Checkpoint.Name) {
+		if c := j.committed(in.Checkpoint.Name); c != nil && j.current(in.Epoch, in.Lease) && !slices.Contains(j.Rejected, c.Name) {
+			in.Checkpoint = *c // as it was committed, whatever the agent says of it
 			s.record(in.JobCheckpointRejected)
 		}
 	case Exited:
@@ -161,21 +163,37 @@ func (s *stepper) react(in Input) {
 			})
 		}
 	case Returned:
-		if c := j.Current; c != nil && in.Epoch == j.Epoch && c.Silent && !j.Over() {
-			s.record(events.JobHeard{Epoch: j.Epoch, Lease: c.Lease})
+		if j.Current != nil && in.Epoch == j.Epoch && !j.Over() {
+			s.heard()
 		}
 	case Cancel:
-		if !j.Over() {
-			s.end(events.Cancelled, in.Reason, 0)
-		}
+		s.cancel(in)
 	}
+}
+
+// heard takes back that the current machine was given up as silent.
+func (s *stepper) heard() {
+	if c := s.j.Current; c.Silent {
+		s.record(events.JobHeard{Epoch: s.j.Epoch, Lease: c.Lease})
+	}
+}
+
+func (s *stepper) cancel(in Cancel) {
+	if s.j.Over() {
+		return
+	}
+	reason := "cancelled by " + in.By
+	if in.Reason != "" {
+		reason += ": " + in.Reason
+	}
+	s.end(events.Cancelled, reason, 0)
 }
 
 func (s *stepper) bought(in Bought) {
 	j := s.j
 	intent, ok := in.Intent.Fact.(events.LeaseIntended)
 	launched, ok2 := in.Launched.Fact.(events.LeaseLaunched)
-	if !ok || !ok2 || j.holds(in.Lease) {
+	if !ok || !ok2 || slices.Contains(j.Leases, in.Lease) {
 		return
 	}
 	s.causation = in.Launched.ID
@@ -202,7 +220,7 @@ func (s *stepper) declined(in Declined) {
 	s.causation = in.Event.ID
 	if f.Reason == string(events.OutOfBudget) {
 		if f.Epoch == j.Epoch || (f.Epoch == j.NextEpoch && j.wantsMachine()) {
-			s.stop(events.OutOfBudget, f.Detail, "")
+			s.stop(events.OutOfBudget, f.Detail)
 		}
 		return
 	}
@@ -249,14 +267,10 @@ func (s *stepper) committed(in Committed) {
 	if !j.current(in.Epoch, in.Lease) || j.Over() {
 		return
 	}
-	if n := j.Newest(); n != nil && n.Name == in.Checkpoint.Name {
-		if !in.Final || j.FinalSaved {
-			return // already true
-		}
+	if j.committed(in.Checkpoint.Name) != nil && (!in.Final || j.FinalSaved) {
+		return // already true
 	}
-	if j.Current.Silent {
-		s.record(events.JobHeard{Epoch: j.Epoch, Lease: j.Current.Lease})
-	}
+	s.heard()
 	s.record(in.JobCommitted)
 }
 
@@ -286,12 +300,12 @@ func (s *stepper) end(o events.Outcome, reason string, code int) {
 }
 
 // stop begins an orderly save and stop; with nothing running it is the end at once.
-func (s *stepper) stop(o events.Outcome, reason, by string) {
+func (s *stepper) stop(o events.Outcome, reason string) {
 	if s.j.Current == nil || s.j.Current.Silent || s.j.Current.Exited {
 		s.end(o, reason, 0)
 		return
 	}
-	s.record(events.JobStopping{Outcome: o, Reason: reason, By: by})
+	s.record(events.JobStopping{Outcome: o, Reason: reason})
 }
 
 func (s *stepper) finishMove(f events.JobStarted) {

@@ -32,10 +32,23 @@ type Book struct {
 	orgs map[events.OrgID]*page
 }
 
+// page is one organisation's money. Whoever reads or adds has the turn, and may
+// have it for as long as the log takes to answer.
 type page struct {
-	mu    sync.Mutex
+	turn  chan struct{} // full while somebody has it
 	state *State
 }
+
+func (p *page) enter(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *page) leave() { <-p.turn }
 
 // NewBook returns a book over log. source is the ce-source of what it adds, now is control time.
 func NewBook(log events.Log, source string, now func() time.Time) *Book {
@@ -47,7 +60,7 @@ func (b *Book) page(org events.OrgID) *page {
 	defer b.mu.Unlock()
 	p, ok := b.orgs[org]
 	if !ok {
-		p = &page{state: &State{}}
+		p = &page{turn: make(chan struct{}, 1), state: &State{}}
 		b.orgs[org] = p
 	}
 	return p
@@ -56,8 +69,10 @@ func (b *Book) page(org events.OrgID) *page {
 // View brings the fold up to date and calls read with it. read must not keep it.
 func (b *Book) View(ctx context.Context, org events.OrgID, read func(*State)) error {
 	p := b.page(org)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.enter(ctx); err != nil {
+		return err
+	}
+	defer p.leave()
 	if err := b.refresh(ctx, org, p); err != nil {
 		return err
 	}
@@ -68,8 +83,8 @@ func (b *Book) View(ctx context.Context, org events.OrgID, read func(*State)) er
 // Peek calls read with the fold as it was last seen. What another process added since is missing.
 func (b *Book) Peek(org events.OrgID, read func(*State)) {
 	p := b.page(org)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn <- struct{}{}
+	defer p.leave()
 	read(p.state)
 }
 
@@ -84,8 +99,10 @@ const maxTries = 1000
 // The event is zero when nothing was added.
 func (b *Book) Append(ctx context.Context, org events.OrgID, decide func(*State) (*Draft, error)) (events.Event, error) {
 	p := b.page(org)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.enter(ctx); err != nil {
+		return events.Event{}, err
+	}
+	defer p.leave()
 	for range maxTries {
 		if err := b.refresh(ctx, org, p); err != nil {
 			return events.Event{}, err

@@ -16,7 +16,7 @@ import (
 //	epoch 1   kill at age 7 to 11 s       with a warning
 //	epoch 2   armed at age 5 to 8 s       without, aimed into a save
 //	epoch 3   kill at age 6 to 10 s       without, but after a warning that was withdrawn
-//	later     kill at age 5 to 18 s       in any of these manners
+//	later     kill at age 8 to 22 s       in any of these manners
 //	a storm   47 to 52 s after origin     all pools, without a warning, then empty for 4 to 8 s;
 //	                                      again every minute; in the ten seconds before nothing else is killed
 //
@@ -55,11 +55,11 @@ func (d *demo) fate(dr *draws, p PoolInfo, law Law, key string, launched time.Ti
 	case epoch == 3:
 		return m.unwarned(window{6, 10})
 	case dr.chance(0.33):
-		return m.inSave(window{5, 12})
+		return m.inSave(window{8, 16})
 	case dr.chance(0.5):
-		return m.unwarned(window{7, 18})
+		return m.unwarned(window{10, 22})
 	}
-	return m.warned(window{8, 18})
+	return m.warned(window{10, 22})
 }
 
 func (d *demo) storm(p events.Pool, t time.Time) (time.Time, time.Duration) {

@@ -139,7 +139,7 @@ func (a *agent) serve(ctx context.Context) error {
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	logging, stopLogging := context.WithCancel(context.WithoutCancel(ctx)) // outlives the loop: the last lines matter
 	var shipper sync.WaitGroup
-	shipper.Go(func() { a.logs.ship(logging, a.cfg.Control, a.cfg.LogEvery, a.timers.Hold) })
+	shipper.Go(func() { a.logs.ship(logging, a.cfg.Control, a.cfg.LogEvery, a.timers.Hold, a.cfg.Turn) })
 
 	a.spawn(a.renew)
 	a.spawn(a.lookForNotices)
@@ -189,6 +189,7 @@ func (a *agent) loop() error {
 		case f := <-a.inbox:
 			f()
 		case <-tick.C:
+			a.cfg.Turn("loop")
 		}
 	}
 }

@@ -39,6 +39,10 @@ type Config struct {
 	// the machine is suspended; CLOCK_BOOTTIME. A test in a bubble passes time.Since.
 	Elapsed func() time.Duration
 	Log     *zap.Logger // none: silence
+
+	// Turn, if set, is called before each timer-driven round of the named part: a
+	// simulation gives every part its own instant.
+	Turn func(part string)
 }
 
 // Validate reports what is missing or out of range, and what to give instead.
@@ -94,6 +98,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
+	}
+	if c.Turn == nil {
+		c.Turn = func(string) {}
 	}
 	c.Log = c.Log.With(zap.String("job", string(c.Bootstrap.Job)), zap.Int("epoch", c.Bootstrap.Epoch), zap.String("lease", string(c.Bootstrap.Lease)))
 	return c

@@ -29,7 +29,7 @@ type logs struct {
 	file *logFile
 	most int // lines waiting
 
-	sending sync.Mutex // held while batches are under way
+	sending chan struct{} // full while batches are under way: whoever waits for that may wait long
 
 	mu      sync.Mutex
 	waiting []events.LogLine
@@ -40,7 +40,7 @@ type logs struct {
 }
 
 func newLogs(epoch int, now func() time.Time, file *logFile) *logs {
-	return &logs{epoch: epoch, now: now, file: file, next: 1, most: maxWaiting}
+	return &logs{epoch: epoch, now: now, file: file, next: 1, most: maxWaiting, sending: make(chan struct{}, 1)}
 }
 
 // stream returns a writer that splits into lines of this stream.
@@ -102,7 +102,7 @@ func (l *logs) taken(b events.LogBatch, arrived bool) {
 }
 
 // ship sends what is waiting until ctx ends, then once more what is left.
-func (l *logs) ship(ctx context.Context, ctl Control, every, timeout time.Duration) {
+func (l *logs) ship(ctx context.Context, ctl Control, every, timeout time.Duration, turn func(string)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -114,6 +114,7 @@ func (l *logs) ship(ctx context.Context, ctl Control, every, timeout time.Durati
 			l.drain(last, ctl, time.Second)
 			return
 		case <-tick.C:
+			turn("logs")
 			l.drain(ctx, ctl, timeout)
 		}
 	}
@@ -121,16 +122,16 @@ func (l *logs) ship(ctx context.Context, ctl Control, every, timeout time.Durati
 
 // drain sends batches until none is waiting or one is not taken.
 func (l *logs) drain(ctx context.Context, ctl Control, timeout time.Duration) {
-	l.sending.Lock()
-	defer l.sending.Unlock()
+	l.sending <- struct{}{}
+	defer func() { <-l.sending }()
 	l.send(ctx, ctl, timeout)
 }
 
 // turn ends an epoch: what is waiting is sent while it still can be, adopt goes
 // over, and numbers begin at 1 again.
 func (l *logs) turn(ctx context.Context, ctl Control, timeout time.Duration, epoch int, adopt func() error) error {
-	l.sending.Lock()
-	defer l.sending.Unlock()
+	l.sending <- struct{}{}
+	defer func() { <-l.sending }()
 	l.send(ctx, ctl, timeout)
 	if err := adopt(); err != nil {
 		return err

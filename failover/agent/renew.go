@@ -43,6 +43,7 @@ func (a *agent) renew(ctx context.Context) {
 		case <-a.cfg.Control.Hints():
 		case <-a.poke:
 		}
+		a.cfg.Turn("renew")
 		err := a.renewOnce(ctx)
 		if (err != nil) != lost && ctx.Err() == nil {
 			lost = err != nil

@@ -37,6 +37,7 @@ func (a *agent) upload(now time.Duration) {
 	epoch := a.epoch
 	a.working.Go(func() {
 		defer cancel()
+		a.cfg.Turn("upload")
 		var weights string
 		var digest sync.WaitGroup
 		digest.Go(func() { weights = weightsDigest(f.dir + "/" + f.sub) })

@@ -101,6 +101,7 @@ func (w *watcher) run(ctx context.Context) {
 	tick := time.NewTicker(w.a.cfg.WatchEvery)
 	defer tick.Stop()
 	for {
+		w.a.cfg.Turn("watch")
 		l := w.look()
 		w.a.post(func() { w.a.looked(w, l) })
 		select {

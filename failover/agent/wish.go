@@ -158,9 +158,9 @@ func (a *agent) pursue(now time.Duration) {
 		if now < w.giveUp && !a.tooLate(now) {
 			return
 		}
-		w.fresh = false
 		a.cfg.Log.Warn("no fresh checkpoint came in time", zap.Duration("waited", now-w.asked))
 	}
+	w.fresh = false
 	if a.ship.pending() && !a.hopeless() {
 		return
 	}
@@ -224,14 +224,16 @@ func (a *agent) confirms(w *wish) bool {
 // last reports whether a checkpoint is the last before a known deadline or stop,
 // and the order that it answers.
 func (a *agent) last(step int64) (bool, string) {
-	w := a.wish
+	w, s := a.wish, &a.ship
 	switch {
 	case w == nil || w.kind == wishSilence:
 		return false, ""
-	case w.fresh && step < w.base:
+	case w.fresh && step < w.base, s.now != nil && s.now.step > step, s.next != nil && s.next.step > step:
 		return false, "" // a better one is on its way
 	case w.kind == wishStop && a.signal == 0 && a.stage == training:
 		return false, ""
+	case w.final:
+		return true, "" // answered already
 	}
 	return true, w.order
 }

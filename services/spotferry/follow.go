@@ -25,6 +25,8 @@ type jobWatch struct {
 	position uint64 // of the newest event seen
 	view     console.Job
 	over     time.Time // when the end was first seen
+	away     time.Time // since when nothing could be looked at; zero: it can be
+	missed   bool      // that was told, and its end was not
 	idle     bool      // the last look found no output
 	notes    statusNotes
 }
@@ -61,23 +63,20 @@ func (f *jobWatch) finished() bool {
 
 // steadily looks once, and waits for a system that went away to come back.
 func (f *jobWatch) steadily(ctx context.Context) error {
-	var since time.Time
 	for {
 		err := f.look(ctx)
 		if err == nil {
-			if !since.IsZero() {
-				f.env.term.Note("the system is back")
-			}
+			f.away = time.Time{}
 			return nil
 		}
 		now := f.env.now()
 		switch {
 		case ctx.Err() != nil || !away(err):
 			return err
-		case since.IsZero():
-			since = now
+		case f.away.IsZero():
+			f.away, f.missed = now, true
 			f.env.term.Note("the system cannot be reached; the job goes on without it; trying again for %s", short(f.env.patience))
-		case now.Sub(since) >= f.env.patience:
+		case now.Sub(f.away) >= f.env.patience:
 			return err
 		}
 		if err := pause(ctx, f.env.poll); err != nil {
@@ -87,10 +86,17 @@ func (f *jobWatch) steadily(ctx context.Context) error {
 	}
 }
 
-// look shows what is new. Events come before output, so that a new epoch's
-// place is known before its first line; the job comes before its output, so that
-// the output of a job that has ended is complete.
+// look shows what is new. The job comes first, so that once it has ended its
+// events and its output are complete; events come before output, so that a new
+// epoch's place is known before its first line.
 func (f *jobWatch) look(ctx context.Context) (err error) {
+	if f.view, err = ask[console.Job](ctx, f.link, console.GetJob, console.Query{Job: f.job}); err != nil {
+		return err
+	}
+	if f.missed {
+		f.missed = false
+		f.env.term.Note("the system is back")
+	}
 	tell := f.position > 0 || !f.quiet
 	if f.position, err = timeline(ctx, f.link, f.job, f.position, func(e entry) {
 		f.logs.placed(e)
@@ -98,9 +104,6 @@ func (f *jobWatch) look(ctx context.Context) (err error) {
 			f.notes.tell(f.env.term, e)
 		}
 	}); err != nil {
-		return err
-	}
-	if f.view, err = ask[console.Job](ctx, f.link, console.GetJob, console.Query{Job: f.job}); err != nil {
 		return err
 	}
 	if f.idle, err = f.logs.read(ctx, f.link, f.job); err != nil {

@@ -71,7 +71,8 @@ func (v *logView) read(ctx context.Context, l *link, job string) (idle bool, err
 				v.add(item)
 			}
 		}
-		if v.after = max(v.after, p.Next); !p.More {
+		more := p.More && p.Next > v.after
+		if v.after = max(v.after, p.Next); !more {
 			v.caughtUp()
 			return idle, nil
 		}

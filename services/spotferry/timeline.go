@@ -45,9 +45,10 @@ func timeline(ctx context.Context, l *link, job string, after uint64, each func(
 		for _, e := range p.Entries {
 			each(e)
 		}
-		if after = max(after, p.Next); !p.More {
-			return after, nil
+		if !p.More || p.Next <= after {
+			return max(after, p.Next), nil
 		}
+		after = p.Next
 	}
 }
 

@@ -19,15 +19,18 @@ type Drill struct {
 	Empty   []events.Pool `json:"empty,omitempty"` // pools that sell nothing while this stands
 }
 
-// Reclaim takes machines back. A host does what an entry says once; another id is another entry.
+// Reclaim takes machines back. A host does what an entry says once; another id is
+// another entry. Times are control time, in seconds, for people who write the file.
 type Reclaim struct {
-	ID         string        `json:"id,omitempty"`
-	Token      string        `json:"token"`                 // whose machine; "*": every one that can be reclaimed
-	Notice     time.Duration `json:"notice,omitempty"`      // control time; 0: no warning
-	Withdraw   time.Duration `json:"withdraw,omitempty"`    // after this time the warning is withdrawn
-	SaveOffset time.Duration `json:"save_offset,omitempty"` // without a warning: this long into the next save
-	SaveWait   time.Duration `json:"save_wait,omitempty"`   // how long to wait for one
+	ID          string  `json:"id,omitempty"`
+	Token       string  `json:"token"`                   // whose machine; "*": every one that can be reclaimed
+	NoticeS     float64 `json:"notice_s,omitempty"`      // 0: no warning
+	WithdrawS   float64 `json:"withdraw_s,omitempty"`    // the warning is withdrawn after this time
+	SaveOffsetS float64 `json:"save_offset_s,omitempty"` // without a warning: this long into the next save
+	SaveWaitS   float64 `json:"save_wait_s,omitempty"`   // how long to wait for one; 30
 }
+
+func control(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // WriteDrill replaces the drill of the seller in dir.
 func WriteDrill(dir string, d Drill) error {

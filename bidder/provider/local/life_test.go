@@ -169,13 +169,13 @@ func TestAWarningIsServedAndWithdrawn(t *testing.T) {
 	r := newRig(t)
 	r.launch(r.spot, role{Do: "poll"}, "01j-1-1")
 	r.polled(0, "404")
-	r.drill(Reclaim{ID: "1", Token: "01j-1-1", Notice: 20 * time.Second, Withdraw: 700 * time.Millisecond})
+	r.drill(Reclaim{ID: "1", Token: "01j-1-1", NoticeS: 20, WithdrawS: 0.7})
 	first := r.deadline(1)
 	r.polled(2, "404")
 	if gone := r.find("01j-1-1"); gone.State != provider.Running {
 		t.Errorf("a warning that was withdrawn left the machine %s", gone.State)
 	}
-	r.drill(Reclaim{ID: "2", Token: "01j-1-1", Notice: 2 * time.Second})
+	r.drill(Reclaim{ID: "2", Token: "01j-1-1", NoticeS: 2})
 	second := r.deadline(3)
 	gone := r.awaitState("01j-1-1", provider.Gone)
 	// Every answer named the same deadline, and it is when the machine went.

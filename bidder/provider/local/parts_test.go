@@ -123,7 +123,7 @@ func TestSchedule(t *testing.T) {
 func TestForcedReclaimsLeaveTheWholeWarning(t *testing.T) {
 	t.Parallel()
 	now := noon.Add(300 * time.Millisecond)
-	plan := schedule([]trace.Reclaim{forced(Reclaim{Notice: 2 * time.Second}, trace.RealTime(), now)}, trace.RealTime(), now)
+	plan := schedule([]trace.Reclaim{forced(Reclaim{NoticeS: 2}, trace.RealTime(), now)}, trace.RealTime(), now)
 	if len(plan) != 2 || !plan[1].at.Equal(noon.Add(3*time.Second)) || plan[0].at.Before(now) {
 		t.Errorf("%+v", plan)
 	}

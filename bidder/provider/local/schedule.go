@@ -58,14 +58,14 @@ func warned(r trace.Reclaim, at time.Time, c trace.Clock, launched time.Time) []
 
 // forced is what a drill has in store for a machine from now on.
 func forced(d Reclaim, c trace.Clock, now time.Time) trace.Reclaim {
-	r := trace.Reclaim{Kind: trace.Unnoticed, At: c.Market(now), Drawn: "drill", SaveOffset: d.SaveOffset, SaveWait: d.SaveWait}
-	if d.Notice > 0 {
+	r := trace.Reclaim{Kind: trace.Unnoticed, At: c.Market(now), Drawn: "drill", SaveOffset: control(d.SaveOffsetS), SaveWait: control(d.SaveWaitS)}
+	if notice := control(d.NoticeS); notice > 0 {
 		// The first whole second that leaves the whole warning.
-		deadline := now.Add(d.Notice + time.Second - 1).Truncate(time.Second)
-		r.Kind, r.At, r.Notice, r.SaveOffset = trace.Noticed, c.Market(deadline), d.Notice, 0
+		deadline := now.Add(notice + time.Second - 1).Truncate(time.Second)
+		r.Kind, r.At, r.Notice, r.SaveOffset = trace.Noticed, c.Market(deadline), notice, 0
 	}
-	if r.Kind == trace.Noticed && d.Withdraw > 0 {
-		r.Kind, r.Withdraw = trace.Withdrawn, d.Withdraw
+	if r.Kind == trace.Noticed && d.WithdrawS > 0 {
+		r.Kind, r.Withdraw = trace.Withdrawn, control(d.WithdrawS)
 	}
 	return r
 }

@@ -44,7 +44,8 @@ func Ask[T any](ctx context.Context, c *Client, v Verb, request any) (T, error) 
 	return a.Value, nil
 }
 
-// Serve answers requests that arrive on nc, several at a time, until ctx ends.
+// Serve answers requests that arrive on nc, several at a time, until ctx ends. It
+// is called once.
 func (s *Server) Serve(ctx context.Context, nc *nats.Conn) error {
 	slots := make(chan struct{}, 16)
 	sub, err := nc.QueueSubscribe(apiRoot+"*.*", "console", func(m *nats.Msg) {
@@ -57,6 +58,7 @@ func (s *Server) Serve(ctx context.Context, nc *nats.Conn) error {
 	if err != nil {
 		return fmt.Errorf("serving the console: %w", err)
 	}
+	close(s.heard)
 	<-ctx.Done()
 	return errors.Join(sub.Unsubscribe())
 }

@@ -49,12 +49,13 @@ type Server struct {
 	cfg   Config
 	model *model
 	ready chan struct{} // closed when the model has caught up
+	heard chan struct{} // closed when requests are heard
 	done  atomic.Bool
 }
 
 // New returns a Server; Run starts it.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, model: newModel(), ready: make(chan struct{})}
+	return &Server{cfg: cfg, model: newModel(), ready: make(chan struct{}), heard: make(chan struct{})}
 }
 
 // Run keeps the read model current until ctx ends, and returns nil then.
@@ -82,6 +83,9 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Ready is closed once everything that was there at the start can be answered from.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Listening is closed once Serve hears requests: who asks before has no responder.
+func (s *Server) Listening() <-chan struct{} { return s.heard }
 
 // Handle answers one request; it waits for the model to catch up first. It never panics, whatever the bytes.
 func (s *Server) Handle(ctx context.Context, subject string, body []byte) []byte {

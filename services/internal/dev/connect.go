@@ -114,6 +114,14 @@ func (l layout) read(ctx context.Context, st state) (*Session, error) {
 	done := make(chan error, 2)
 	go func() { done <- server.Run(rctx) }()
 	go func() { done <- server.Serve(rctx, s.conns[0]) }()
+	select {
+	case <-server.Listening():
+	case err := <-done: // ended before anybody could ask
+		cancel()
+		err = errors.Join(err, <-done)
+		s.close()
+		return nil, fmt.Errorf("opening the state for reading: %w", err)
+	}
 	return l.session(st, s.conns[0], true, func() {
 		cancel()
 		<-done

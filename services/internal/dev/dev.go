@@ -110,6 +110,10 @@ func (l layout) establish(cfg Config) (state, error) {
 	if market0.IsZero() {
 		market0 = now
 	}
+	if cfg.Market.Kind == "files" { // a recording begins with the first instant of its tick
+		tick := int64(trace.TickLength / time.Second)
+		market0 = time.Unix(market0.Unix()/tick*tick, 0)
+	}
 	st.Clock = trace.NewClock(now, market0, max(cfg.Scale, 1))
 	if st.Market.Kind == "" {
 		st.Market = trace.Spec{Kind: "model", Seed: 1}
