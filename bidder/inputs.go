@@ -12,6 +12,20 @@ import (
 // situation gathers what a decision about a job is made from.
 func (s *Service) situation(ctx context.Context, j job, now events.Moment, avoid []events.Pool) (Situation, error) {
 	offers := s.cfg.Market.Offers()
+	in := s.inputs(j, now, avoid)
+	s.history(&in, j, now, offers)
+	err := s.cfg.Book.View(ctx, j.org, func(st *ledger.State) {
+		a := st.Account(j.id)
+		in.Budget, in.Spent, in.Reserved, in.MoneyAt = a.Limit, a.Spent, a.Reserved, st.Sequence()
+		if !a.Set {
+			in.Budget = j.spec.Policy.Budget
+		}
+	})
+	return Situation{Now: now, Spec: j.spec, Inputs: in, Quotes: s.quotes(offers, now)}, err
+}
+
+// inputs are the figures that come from the job itself and from what was measured.
+func (s *Service) inputs(j job, now events.Moment, avoid []events.Pool) events.Inputs {
 	in := events.Inputs{
 		Spec: j.submitted, Step: j.step(), WorkLeftS: -1, TimeLeftS: -1, WindowS: -1,
 		RestartS: seconds(s.market(s.restart())), AcquireS: seconds(s.market(s.acquireTime())),
@@ -34,15 +48,7 @@ func (s *Service) situation(ctx context.Context, j job, now events.Moment, avoid
 	if !j.idle.IsZero() {
 		in.WaitingS = seconds(s.market(now.Control.Sub(j.idle)))
 	}
-	s.history(&in, j, now, offers)
-	err := s.cfg.Book.View(ctx, j.org, func(st *ledger.State) {
-		a := st.Account(j.id)
-		in.Budget, in.Spent, in.Reserved, in.MoneyAt = a.Limit, a.Spent, a.Reserved, st.Sequence()
-		if !a.Set {
-			in.Budget = j.spec.Policy.Budget
-		}
-	})
-	return Situation{Now: now, Spec: j.spec, Inputs: in, Quotes: s.quotes(offers, now)}, err
+	return in
 }
 
 // history adds what the leases tell: reclaims, cool-downs, the last voluntary move.

@@ -103,11 +103,14 @@ type JobPlaced struct {
 
 // JobStarted says that the trainer made its first step of an epoch.
 type JobStarted struct {
-	Epoch int        `json:"epoch"`
-	Lease LeaseID    `json:"lease"`
-	From  int64      `json:"from_step"` // the step restored, 0 for a fresh start
-	Step  int64      `json:"step"`      // the first step made or seen
-	Clock AgentClock `json:"agent_clock"`
+	Epoch int     `json:"epoch"`
+	Lease LeaseID `json:"lease"`
+	From  int64   `json:"from_step"` // the step restored, 0 for a fresh start
+	Step  int64   `json:"step"`      // the first step made or seen
+	// Before is the newest step that any heartbeat told of the epoch before: what
+	// lies between it and From is done again.
+	Before int64      `json:"before_step"`
+	Clock  AgentClock `json:"agent_clock"`
 }
 
 // AgentClock holds an agent's own monotonic measurements of a start, in milliseconds.

@@ -129,7 +129,8 @@ func (b *Book) refresh(ctx context.Context, id events.JobID, e *entry) error {
 
 // Apply is how a job changes: read, fold, Step, append, and again when somebody
 // else was faster. It returns the job afterwards and the events appended, none
-// if the input changed nothing. Errors: ErrNoJob, or the log's.
+// if the input changed nothing; one whose acknowledgement got lost is not among
+// them. Errors: ErrNoJob, or the log's.
 func (b *Book) Apply(ctx context.Context, id events.JobID, in Input) (Job, []events.Event, error) {
 	return b.apply(ctx, id, events.Aggregate{}, in)
 }
@@ -140,15 +141,20 @@ func (b *Book) Submit(ctx context.Context, id events.JobID, in Submit) (Job, err
 	return j, err
 }
 
+// maxTries bounds how often one input is decided anew. Each lost race means that
+// somebody else got through, so it is reached only when something is wrong.
+const maxTries = 1000
+
 func (b *Book) apply(ctx context.Context, id events.JobID, create events.Aggregate, in Input) (Job, []events.Event, error) {
 	e := b.entry(id)
 	if err := e.enter(ctx); err != nil {
 		return Job{}, nil, err
 	}
 	defer e.leave()
-	for {
+	var ours []events.Event
+	for range maxTries {
 		if err := b.refresh(ctx, id, e); err != nil {
-			return Job{}, nil, err
+			return Job{}, ours, err
 		}
 		j := e.get()
 		if j.Sequence == 0 {
@@ -158,32 +164,35 @@ func (b *Book) apply(ctx context.Context, id events.JobID, create events.Aggrega
 			j.ID, j.Aggregate = id, create
 		}
 		appended, err := b.append(ctx, e, j, in)
+		ours = append(ours, appended...)
 		switch {
 		case err == nil:
-			return e.get(), appended, nil
+			return e.get(), ours, nil
 		case ctx.Err() != nil:
-			return Job{}, nil, ctx.Err()
+			return Job{}, ours, ctx.Err()
 		case !errors.Is(err, events.ErrConflict) && !errors.Is(err, events.ErrUnknown):
-			return Job{}, nil, fmt.Errorf("appending to job %s: %w", id, err)
+			return Job{}, ours, fmt.Errorf("appending to job %s: %w", id, err)
 		}
 	}
+	return Job{}, ours, fmt.Errorf("appending to job %s: %d races lost in a row", id, maxTries)
 }
 
 // append steps j and appends what comes of it, folding each event as the log has
-// it. Each is expected to follow the one before: what an observer folds in between
-// is somebody else's, and was not decided on.
+// it, and returns those that stand for certain. Each is expected to follow the
+// one before: what an observer folds in between is somebody else's, and was not
+// decided on.
 func (b *Book) append(ctx context.Context, e *entry, j Job, in Input) ([]events.Event, error) {
 	_, drafts := Step(j, b.now(), in)
 	last, position := j.last, j.Position
 	for i, d := range drafts {
 		next, err := events.Follow(d.Aggregate, last, d.Fact)
 		if err != nil {
-			return nil, err
+			return drafts[:i], err
 		}
 		d.Prev = next.Prev
 		stored, err := b.log.Append(ctx, position, d)
 		if err != nil {
-			return nil, err
+			return drafts[:i], err
 		}
 		e.fold(stored)
 		drafts[i] = stored

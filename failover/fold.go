@@ -34,7 +34,7 @@ func Fold(j Job, e events.Event) Job {
 		if j.Current == nil {
 			j.Phase = Waiting
 		}
-		if j.Move != nil && j.Move.Placed.IsZero() && j.Move.WaitFrom.IsZero() {
+		if j.Move != nil && j.Move.WaitFrom.IsZero() {
 			mv := *j.Move
 			mv.WaitFrom = e.Time
 			j.Move = &mv

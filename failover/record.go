@@ -89,7 +89,8 @@ func (m Move) record(n int, started events.JobStarted, at time.Time, market func
 	if r.Noticed && !m.LastCommit.IsZero() {
 		r.UsedMS = ms(m.LastCommit.Sub(m.Began))
 	}
-	r.LostSteps = max(m.LastStep-started.From, 0)
+	r.LastStep = max(m.LastStep, started.Before)
+	r.LostSteps = max(r.LastStep-started.From, 0)
 	if r.LostSteps > 0 {
 		end := m.Lost
 		if end.IsZero() {

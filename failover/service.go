@@ -96,6 +96,9 @@ func (s *Service) heartbeat(job events.JobID, epoch int, hb events.Heartbeat) {
 		s.heard[job] = map[int]Heard{}
 	}
 	old := s.heard[job][epoch]
+	if hb.At.Before(old.At) {
+		return // late: a newer one has been heard
+	}
 	s.heard[job][epoch] = Heard{Step: max(hb.Step, old.Step), At: hb.At}
 }
 
@@ -113,28 +116,47 @@ func (s *Service) lease(ctx context.Context, e events.Event) error {
 		s.cfg.Logger.Warn("lease of no job", zap.String("lease", string(lease)))
 		return nil
 	}
-	var in Input
 	switch e.Fact.(type) {
 	case events.LeaseLaunched:
-		evs, err := s.cfg.Log.Read(ctx, e.Aggregate, 0)
-		if err != nil {
-			return fmt.Errorf("reading lease %s: %w", lease, err)
-		}
-		i := slices.IndexFunc(evs, func(e events.Event) bool { _, ok := e.Fact.(events.LeaseIntended); return ok })
-		if i < 0 {
-			s.cfg.Logger.Error("lease launched without an intent", zap.String("lease", string(lease)))
-			return nil
-		}
-		in = Bought{Lease: lease, Intent: evs[i], Launched: e}
+		return s.launched(ctx, job, lease, e)
 	case events.LeaseDeclined:
-		in = Declined{Event: e}
+		return s.apply(ctx, job, Declined{Event: e})
 	case events.LeaseEnded:
-		j, _ := s.cfg.Book.Cached(job)
-		in = Gone{Event: e, Heard: s.heardFrom(job, j.Epoch)}
-	default:
+		return s.apply(ctx, job, s.gone(job, e))
+	}
+	return nil
+}
+
+func (s *Service) gone(job events.JobID, ended events.Event) Gone {
+	j, _ := s.cfg.Book.Cached(job)
+	return Gone{Event: ended, Heard: s.heardFrom(job, j.Epoch)}
+}
+
+// launched carries a purchase to its job, and with it the lease's end if that is
+// known: deliveries overtake each other, and the end of a lease that the job had not heard of
+// said nothing to it.
+func (s *Service) launched(ctx context.Context, job events.JobID, lease events.LeaseID, e events.Event) error {
+	evs, err := s.cfg.Log.Read(ctx, e.Aggregate, 0)
+	if err != nil {
+		return fmt.Errorf("reading lease %s: %w", lease, err)
+	}
+	var intent, ended *events.Event
+	for i := range evs {
+		switch evs[i].Fact.(type) {
+		case events.LeaseIntended:
+			intent = &evs[i]
+		case events.LeaseEnded:
+			ended = &evs[i]
+		}
+	}
+	if intent == nil {
+		s.cfg.Logger.Error("lease launched without an intent", zap.String("lease", string(lease)))
 		return nil
 	}
-	return s.apply(ctx, job, in)
+	if err := s.apply(ctx, job, Bought{Lease: lease, Intent: *intent, Launched: e}); err != nil || ended == nil {
+		return err
+	}
+	return s.apply(ctx, job, s.gone(job, *ended))
 }
 
 func (s *Service) apply(ctx context.Context, job events.JobID, in Input) error {

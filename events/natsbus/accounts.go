@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -31,12 +30,12 @@ var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 type Accounts struct {
 	operator *Operator
 	nc       *nats.Conn
-	mu       sync.Mutex // one change of an account at a time
+	turn     chan struct{} // full while an account is being changed: one at a time
 }
 
 // NewAccounts pushes over a connection made with Operator.System credentials.
 func NewAccounts(o *Operator, system *nats.Conn) *Accounts {
-	return &Accounts{operator: o, nc: system}
+	return &Accounts{operator: o, nc: system, turn: make(chan struct{}, 1)}
 }
 
 // AddJob makes sure that the job's account is there, and leaves its revocations alone.
@@ -66,8 +65,12 @@ func (a *Accounts) DropJob(ctx context.Context, job events.JobID) error {
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return a.push(ctx, subjectDelete, job, token)
 }
 
@@ -79,8 +82,12 @@ func (a *Accounts) change(ctx context.Context, job events.JobID, edit func(*jwt.
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	for range pushTries {
 		have, err := a.lookup(ctx, account)
 		if err != nil {

@@ -26,6 +26,7 @@ func (a ask) renew() (any, error) {
 	}
 	switch s {
 	case strange:
+		a.lastWords(j, hb)
 		return nil, errFenced
 	case restarted:
 		jwt, err := a.g.cfg.Accounts.User(a.job, j.Epoch, j.Current.Key)
@@ -42,13 +43,36 @@ func (a ask) renew() (any, error) {
 	if j.Current.Started.IsZero() && !j.Over() && a.g.started(a.job, a.epoch, hb) {
 		from := hb.From
 		j, err = a.apply(failover.Stepped{JobStarted: events.JobStarted{
-			Epoch: a.epoch, Lease: hb.Lease, From: from, Step: max(hb.Step, from), Clock: hb.Clock,
+			Epoch: a.epoch, Lease: hb.Lease, From: from, Step: max(hb.Step, from), Before: a.before(j), Clock: hb.Clock,
 		}})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return a.ordered(j, reply)
+}
+
+// lastWords keeps what the agent of an epoch that is over still tells: how far it came.
+func (a ask) lastWords(j failover.Job, hb events.Heartbeat) {
+	if j.Over() || a.epoch >= j.Epoch {
+		return
+	}
+	hb.At = a.g.cfg.Now().Control
+	if err := a.g.cfg.Signals.PutSignal(a.ctx, j.Attribution.Org, a.job, a.epoch, hb); err != nil {
+		a.g.cfg.Logger.Warn("last words not kept", zap.String("job", string(a.job)), zap.Int("epoch", a.epoch), zap.Error(err))
+	}
+}
+
+// before is the newest step told of the machine that the job has just left, 0 if it left none.
+func (a ask) before(j failover.Job) int64 {
+	if j.Move == nil || j.Move.From.Epoch == 0 {
+		return 0
+	}
+	hb, ok, err := a.g.cfg.Signals.Signal(a.ctx, j.Attribution.Org, a.job, j.Move.From.Epoch)
+	if err != nil || !ok {
+		return 0 // the record then counts from what was known when the machine went
+	}
+	return max(hb.Step, 0)
 }
 
 // started says whether a heartbeat proves the first step of an epoch.
@@ -59,11 +83,15 @@ func (g *Gateway) started(job events.JobID, epoch int, hb events.Heartbeat) bool
 	if hb.State != "training" || hb.Step >= 0 {
 		return false
 	}
-	key := fmt.Sprintf("%s-%d", job, epoch)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.trained[key]++
-	return g.trained[key] >= silentTraining
+	proven := false
+	g.recall(job, func(m *memo) {
+		if m.epoch != epoch {
+			m.epoch, m.silent = epoch, 0
+		}
+		m.silent++
+		proven = m.silent >= silentTraining
+	})
+	return proven
 }
 
 // ordered adds the current order to a renewal's reply. A start is handed out only
@@ -86,34 +114,46 @@ func (a ask) ordered(j failover.Job, r events.RenewReply) (any, error) {
 	return r, a.g.fence(a.ctx, j)
 }
 
-// fence revokes the credentials of every epoch of j that is over. It is
-// idempotent and remembers, in memory only, that it has been done.
+// fence revokes the credentials of every agent of j's earlier epochs. Revoking is
+// idempotent, and remembered in memory only.
 func (g *Gateway) fence(ctx context.Context, j failover.Job) error {
-	done := fmt.Sprintf("%s-%d", j.ID, j.Epoch)
-	g.mu.Lock()
-	old := map[int]string{}
-	for epoch, key := range g.keys[j.ID] {
-		if epoch < j.Epoch && j.Current != nil && key != j.Current.Key {
-			old[epoch] = key
+	for _, key := range g.unfenced(j) {
+		if err := g.cfg.Accounts.Revoke(ctx, j.ID, key); err != nil {
+			return fmt.Errorf("fencing the epochs of job %s before %d: %w", j.ID, j.Epoch, err)
 		}
+		g.cfg.Logger.Info("agent fenced", zap.String("job", string(j.ID)), zap.Int("before_epoch", j.Epoch), zap.String("key", key))
+		g.recall(j.ID, func(m *memo) { m.revoked[key] = true })
 	}
-	skip := g.fenced[done]
-	g.mu.Unlock()
-	if skip {
-		return nil
-	}
-	for epoch := 1; epoch < j.Epoch; epoch++ {
-		if key := old[epoch]; key != "" {
-			if err := g.cfg.Accounts.Revoke(ctx, j.ID, key); err != nil {
-				return fmt.Errorf("fencing epoch %d of job %s: %w", epoch, j.ID, err)
-			}
-			g.cfg.Logger.Info("epoch fenced", zap.String("job", string(j.ID)), zap.Int("epoch", epoch))
-		}
-	}
-	g.mu.Lock()
-	g.fenced[done] = true
-	g.mu.Unlock()
+	g.recall(j.ID, func(m *memo) { m.fenced = max(m.fenced, j.Epoch) })
 	return nil
+}
+
+// unfenced lists the keys that have to be revoked before j's current agent starts.
+func (g *Gateway) unfenced(j failover.Job) (keys []string) {
+	g.recall(j.ID, func(m *memo) {
+		if m.fenced >= j.Epoch {
+			return
+		}
+		for _, key := range j.Keys {
+			ours := key == j.Current.Key || (j.Next != nil && key == j.Next.Key)
+			if !ours && !m.revoked[key] {
+				keys = append(keys, key)
+			}
+		}
+	})
+	return keys
+}
+
+// recall changes what is remembered of a job.
+func (g *Gateway) recall(job events.JobID, change func(*memo)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m, ok := g.jobs[job]
+	if !ok {
+		m = &memo{revoked: map[string]bool{}}
+		g.jobs[job] = m
+	}
+	change(m)
 }
 
 // paidFor is how long, in control time, the machine is paid for; 0 when nobody said.

@@ -29,48 +29,34 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 func (g *Gateway) jobEvent(ctx context.Context, e events.Event) error {
-	j := g.cfg.Book.Observe(e)
-	switch f := e.Fact.(type) {
-	case events.JobJoined:
-		g.remember(j.ID, f.Epoch, f.Key)
-	case events.JobPlaced:
-		if k := g.keyOf(j.ID, f.Lease, f.Epoch); k != "" {
-			g.remember(j.ID, f.Epoch, k)
-		}
-	case events.JobClosed:
-		g.forget(j.ID)
-		if err := g.cfg.Accounts.DropJob(ctx, j.ID); err != nil {
-			g.cfg.Logger.Warn("dropping the account of a closed job", zap.String("job", string(j.ID)), zap.Error(err))
-		}
-	}
+	g.cfg.Book.Observe(e)
+	job := events.JobID(e.Aggregate.ID)
 	for _, c := range events.Owed(e, events.Tell) {
-		g.cfg.Push(j.ID, c.Epoch)
+		g.push(job, c)
+	}
+	if _, closed := e.Fact.(events.JobClosed); closed {
+		g.mu.Lock()
+		delete(g.jobs, job)
+		g.mu.Unlock()
+		if err := g.cfg.Accounts.DropJob(ctx, job); err != nil {
+			g.cfg.Logger.Warn("dropping the account of a closed job", zap.String("job", string(job)), zap.Error(err))
+		}
 	}
 	return nil
 }
 
-func (g *Gateway) remember(job events.JobID, epoch int, key string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.keys[job] == nil {
-		g.keys[job] = map[int]string{}
+// push hints at an order that is new. With a new epoch the agent of the one before is
+// hinted as well: it is over there, or goes on under the new one on the same machine.
+func (g *Gateway) push(job events.JobID, order events.Command) {
+	var before events.Command
+	g.recall(job, func(m *memo) { before, m.pushed = m.pushed, order })
+	if before.ID == order.ID {
+		return
 	}
-	g.keys[job][epoch] = key
-}
-
-// keyOf returns the key of the machine placed under epoch: a restart in place keeps its machine's.
-func (g *Gateway) keyOf(job events.JobID, lease events.LeaseID, epoch int) string {
-	j, ok := g.cfg.Book.Cached(job)
-	if ok && j.Current != nil && j.Current.Lease == lease && j.Epoch == epoch {
-		return j.Current.Key
+	g.cfg.Push(job, order.Epoch)
+	if before.Epoch > 0 && before.Epoch != order.Epoch {
+		g.cfg.Push(job, before.Epoch)
 	}
-	return ""
-}
-
-func (g *Gateway) forget(job events.JobID) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.keys, job)
 }
 
 func (g *Gateway) moneyEvent(_ context.Context, e events.Event) error {

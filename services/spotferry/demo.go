@@ -49,7 +49,7 @@ type demoJob struct {
 func demoCommand(e *environment) *cobra.Command {
 	d := &demo{e: e}
 	c := &cobra.Command{
-		Use: "demo", Args: cobra.NoArgs, GroupID: groupSystem,
+		Use: "demo", Args: args(0, 0), GroupID: groupSystem,
 		Short: "Watch real trainings survive real kills",
 		Long: `Runs a system of its own with three jobs on a market that takes machines away
 all the time, shows what happens, and accounts for it. It is 'dev' and 'run' with

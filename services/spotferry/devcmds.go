@@ -25,7 +25,7 @@ func devCommand(e *environment) *cobra.Command {
 		cfg      dev.Config
 	)
 	c := &cobra.Command{
-		Use: "dev", Args: cobra.NoArgs, GroupID: groupSystem,
+		Use: "dev", Args: args(0, 0), GroupID: groupSystem,
 		Short: "The whole system in one process, on this machine",
 		Long: `Runs every service in one process with an embedded bus, one state directory, and a
 seller whose machines are processes here. Killed at any moment, it goes on where it

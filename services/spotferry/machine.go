@@ -19,7 +19,7 @@ import (
 func hostCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
-		Use: "host", Hidden: true, Args: cobra.NoArgs, Short: "A local machine (started by the local seller)",
+		Use: "host", Hidden: true, Args: args(0, 0), Short: "A local machine (started by the local seller)",
 		RunE: func(cmd *cobra.Command, _ []string) error { return local.RunHost(cmd.Context(), dir) },
 	}
 	c.Flags().StringVar(&dir, "dir", "", "directory of the machine")
@@ -31,7 +31,7 @@ func hostCommand() *cobra.Command {
 func agentCommand(e *environment) *cobra.Command {
 	var userData, dir string
 	c := &cobra.Command{
-		Use: "agent", Hidden: true, Args: cobra.NoArgs, Short: "The agent on a machine (started by the machine)",
+		Use: "agent", Hidden: true, Args: args(0, 0), Short: "The agent on a machine (started by the machine)",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := agentLogger()
 			if dir == "" {

@@ -33,7 +33,8 @@ type jobRecord struct {
 	names     []string // of commits, oldest first
 	rejected  map[string]string
 	placed    int
-	reclaims  int
+	taken     map[events.LeaseID]bool // machines that their seller took, or warned that it would
+	withdrawn int
 	heard     int64
 	events    []events.Event // its own and its leases'
 	leases    []events.LeaseID
@@ -57,7 +58,7 @@ func newModel() *model {
 func (m *model) record(id events.JobID) *jobRecord {
 	r, ok := m.jobs[id]
 	if !ok {
-		r = &jobRecord{commits: map[string]Checkpoint{}, rejected: map[string]string{}}
+		r = &jobRecord{commits: map[string]Checkpoint{}, rejected: map[string]string{}, taken: map[events.LeaseID]bool{}}
 		m.jobs[id] = r
 	}
 	return r
@@ -81,12 +82,11 @@ func (m *model) fold(_ context.Context, e events.Event) error {
 		m.order = append(m.order, id)
 	case events.JobPlaced:
 		r.placed++
-	case events.JobLost:
-		if f.Cause == events.CauseNotice || f.Cause == events.CauseReclaim || f.Cause == events.CauseOutbid {
-			r.reclaims++
-		}
+	case events.JobNoticed:
+		r.taken[f.Lease] = true
 	case events.JobNoticeWithdrawn:
-		r.reclaims++
+		delete(r.taken, f.Lease)
+		r.withdrawn++
 	case events.JobCommitted:
 		if _, seen := r.commits[f.Checkpoint.Name]; !seen && slices.ContainsFunc(r.job.Commits, func(c events.Checkpoint) bool { return c.Name == f.Checkpoint.Name }) {
 			r.names = append(r.names, f.Checkpoint.Name)
@@ -120,6 +120,9 @@ func (m *model) foldLease(e events.Event) {
 		l.inst, l.price = f.Instance, f.Price
 	case events.LeaseEnded:
 		l.ended = &f
+		if f.EndedBy == "seller" {
+			r.taken[id] = true
+		}
 	}
 }
 
@@ -159,7 +162,7 @@ func (r *jobRecord) view(money *ledger.State) Job {
 		ID: j.ID, Name: j.Spec.Name, Status: j.Status(), Org: j.Attribution.Org, Team: j.Attribution.Team,
 		Project: j.Attribution.Project, Labels: j.Attribution.Labels, By: j.By, Over: j.Over(), Closed: j.Closed,
 		ExitCode: j.ExitCode, Epoch: j.Epoch, Epochs: r.placed, Committed: j.Step(), Steps: j.Spec.Policy.Work.Steps,
-		Failovers: j.Failovers, Reclaims: r.reclaims, Budget: j.Spec.Policy.Budget,
+		Failovers: j.Failovers, Reclaims: len(r.taken) + r.withdrawn, Budget: j.Spec.Policy.Budget,
 		Submitted: j.Submitted.Control, Ended: j.Ended, Market: j.Submitted.Market, Deadline: j.Spec.Policy.Deadline,
 		Checkpoint: j.Newest(), OpenLeases: j.Open,
 	}

@@ -31,7 +31,7 @@ type Job struct {
 	Steps      int64              `json:"steps,omitempty"` // of all the work, when known
 	Machine    *events.Side       `json:"machine,omitempty"`
 	Failovers  int                `json:"failovers"`
-	Reclaims   int                `json:"reclaims"` // machines taken by their seller, and notices withdrawn
+	Reclaims   int                `json:"reclaims"` // machines that their seller took or warned that it would, and warnings taken back
 	LostSteps  int64              `json:"lost_steps"`
 	LostCost   events.MicroUSD    `json:"lost_cost"`
 	Budget     events.MicroUSD    `json:"budget"`

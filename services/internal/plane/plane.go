@@ -245,7 +245,7 @@ func (p *Plane) health(ctx context.Context) []console.Check {
 		checks = append(checks, c)
 	}
 	dead, err := p.cfg.Log.DeadLetters(ctx)
-	c := console.Check{Name: "dead letters", OK: err == nil && len(dead) == 0, Detail: fmt.Sprintf("%d", len(dead)), Remedy: "'spotferry events tail --dead' shows them"}
+	c := console.Check{Name: "dead letters", OK: err == nil && len(dead) == 0, Detail: fmt.Sprintf("%d", len(dead)), Remedy: "each names stream and sequence; see the log"}
 	if err != nil {
 		c.Detail = err.Error()
 	}

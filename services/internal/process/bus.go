@@ -25,6 +25,11 @@ func (b Bus) PutSignal(ctx context.Context, org events.OrgID, job events.JobID, 
 	return b.Log.PutSignal(ctx, natsbus.Place{Org: org, Job: job, Epoch: epoch}, hb)
 }
 
+// Signal returns the newest heartbeat of a job's epoch, or false.
+func (b Bus) Signal(ctx context.Context, org events.OrgID, job events.JobID, epoch int) (events.Heartbeat, bool, error) {
+	return b.Log.Signal(ctx, natsbus.Place{Org: org, Job: job, Epoch: epoch})
+}
+
 // AppendLog keeps a run of output lines.
 func (b Bus) AppendLog(ctx context.Context, org events.OrgID, job events.JobID, l events.LogBatch) error {
 	return b.Log.AppendLog(ctx, natsbus.Place{Org: org, Job: job, Epoch: l.Epoch}, l)

@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/failover"
+)
+
+func (a ask) commit() (any, error) {
+	var r events.CommitRequest
+	if err := a.read(&r); err != nil {
+		return nil, err
+	}
+	j, err := a.holder(r.Lease)
+	if err != nil {
+		return nil, err
+	}
+	c := r.Checkpoint
+	if c.Epoch != a.epoch {
+		return nil, invalid("checkpoint.epoch is %d on the subject of epoch %d", c.Epoch, a.epoch)
+	}
+	if n := j.Newest(); n != nil && n.Epoch == c.Epoch && c.Step < n.Step {
+		return nil, &events.Refusal{Code: events.RefusedStale, Message: fmt.Sprintf("step %d is committed already", n.Step)}
+	}
+	ref := checkpoint.Ref{Name: c.Name, Epoch: c.Epoch, Step: c.Step, Digest: c.Digest, Bytes: c.Bytes, Files: c.Files}
+	if err := checkpoint.Verify(a.ctx, a.g.cfg.Store, string(j.Attribution.Org), string(a.job), ref, false); err != nil {
+		var bad *checkpoint.Rejection
+		if !errors.As(err, &bad) {
+			return nil, err // the store could not be asked: that says nothing about the checkpoint
+		}
+		a.g.cfg.Logger.Warn("commit refused", zap.String("job", string(a.job)), zap.String("checkpoint", c.Name), zap.Error(err))
+		return nil, invalid("checkpoint %s does not verify: %v", c.Name, err)
+	}
+	c.Weights = bounded(c.Weights, maxWord)
+	j, err = a.apply(failover.Committed{JobCommitted: events.JobCommitted{
+		Epoch: a.epoch, Lease: r.Lease, Checkpoint: c, SaveMS: millis(r.SaveMS), UploadMS: millis(r.UploadMS), Final: r.Final,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(j.Commits, func(x events.Checkpoint) bool { return x.Name == c.Name }) {
+		return nil, errFenced // the epoch moved on between the look and the append
+	}
+	return events.Reply{}, nil
+}
+
+func (a ask) reject() (any, error) {
+	var r events.RejectRequest
+	if err := a.read(&r); err != nil {
+		return nil, err
+	}
+	if _, err := a.holder(r.Lease); err != nil {
+		return nil, err
+	}
+	_, err := a.apply(failover.Rejected{JobCheckpointRejected: events.JobCheckpointRejected{
+		Epoch: a.epoch, Lease: r.Lease, Checkpoint: r.Checkpoint, Path: bounded(r.Path, maxText), Detail: bounded(r.Detail, maxText),
+	}})
+	return events.Reply{}, err
+}

@@ -1,0 +1,249 @@
+package simtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/providertest"
+	"github.com/spotferry/spotferry/bidder/trace"
+	"github.com/spotferry/spotferry/events"
+)
+
+const sellerName = "sim"
+
+// newSeller is a fake that sells the model's pools and misbehaves as the seed tells.
+func (w *world) newSeller() {
+	w.market = trace.NewModel(uint64(w.chance), sellerName)
+	offers := trace.Offers(w.market, w.now(), 10*time.Minute)
+	for i := range offers {
+		offers[i].InStock = nil // what the seller answers, it answers when asked
+	}
+	w.fake = providertest.New(providertest.Config{
+		Seller: sellerName, Now: w.now, Offers: offers, Buy: 2 * time.Second, Boot: 10 * time.Second, Stop: 4 * time.Second,
+		Visible: 20 * time.Second, EndVisible: 6 * time.Second, Memory: 48 * time.Hour,
+		Chaos: w.misbehave, OnLaunch: w.born, OnEnd: w.gone,
+		OnNotice: func(n provider.Notice) {
+			m := w.machine(n.Instance)
+			switch {
+			case m == nil:
+			case n.Withdrawn:
+				m.warn(time.Time{})
+			default:
+				m.warn(n.Deadline)
+			}
+		},
+	})
+	for i, p := range w.market.Pools()[:2] {
+		w.foreign = append(w.foreign, w.fake.Foreign(p.Offer.Pool, fmt.Sprint("someone-", i), map[string]string{"env": "another"}, true))
+	}
+}
+
+// misbehave draws what happens to one call.
+func (w *world) misbehave(c providertest.Call) providertest.Fault {
+	t := w.opt.trouble
+	about := []any{c.Op, c.About, c.N}
+	if !w.chaotic() || !w.chance.hits(t.seller, append(about, "seller")...) {
+		return providertest.Fault{}
+	}
+	kinds := []provider.Kind{provider.NoCapacity, provider.PriceTooLow, provider.OfferGone, provider.Throttled, provider.Transient, provider.Quota, provider.UnknownOutcome}
+	kind := kinds[w.chance.below(len(kinds), append(about, "kind")...)]
+	choices := map[string][]providertest.Fault{
+		provider.OpLaunch: {
+			{Mode: providertest.Fail, Kind: kind}, {Mode: providertest.Fail, Kind: kind}, {Mode: providertest.FailAfter, Kind: provider.NoCapacity},
+			{Mode: providertest.Lost}, {Mode: providertest.Lost}, {Mode: providertest.Slow, For: 25 * time.Second}, {Mode: providertest.Hang},
+			{Mode: providertest.Duplicate}, {Mode: providertest.Throttle, For: 3 * time.Second}, {Mode: providertest.Garbage},
+		},
+		provider.OpTerminate: {
+			{Mode: providertest.Fail, Kind: provider.Transient}, {Mode: providertest.Lost}, {Mode: providertest.Slow, For: 3 * time.Second},
+			{Mode: providertest.Throttle, For: 2 * time.Second}, {Mode: providertest.Garbage},
+		},
+		provider.OpList: {
+			{Mode: providertest.Partial}, {Mode: providertest.Partial}, {Mode: providertest.Fail, Kind: provider.Transient}, {Mode: providertest.Garbage},
+			{Mode: providertest.Duplicate}, {Mode: providertest.Slow, For: 8 * time.Second}, {Mode: providertest.Lost},
+		},
+		provider.OpOffers: {{Mode: providertest.Fail, Kind: provider.Transient}, {Mode: providertest.Garbage}, {Mode: providertest.Lost}},
+	}[c.Op]
+	if len(choices) == 0 {
+		return providertest.Fault{}
+	}
+	f := choices[w.chance.below(len(choices), append(about, "mode")...)]
+	w.hits.add(fmt.Sprintf("seller: %s %s", c.Op, modes[f.Mode]))
+	return f
+}
+
+var modes = map[providertest.Mode]string{
+	providertest.Fail: "refused", providertest.FailAfter: "refused after the effect", providertest.Lost: "unanswered", providertest.Slow: "slow",
+	providertest.Hang: "never answered", providertest.Duplicate: "twice", providertest.Throttle: "throttled", providertest.Garbage: "garbage",
+	providertest.Partial: "partial",
+}
+
+// prices follows the model, once a minute.
+func (w *world) prices() {
+	for sleep(w.ctx, time.Minute) {
+		turn("prices")
+		now := w.now()
+		for _, p := range w.market.Pools() {
+			w.fake.SetPrice(p.Offer.Pool, w.market.Price(p.Offer.Pool, now.Market).Price)
+		}
+	}
+}
+
+// shortages empties pools for a while.
+func (w *world) shortages() {
+	for n := 0; sleep(w.ctx, w.chance.wait(30*time.Minute, "shortage", n)); n++ {
+		turn("shortages")
+		if !w.chaotic() {
+			return
+		}
+		pools := w.market.Pools()
+		p := pools[w.chance.below(len(pools), "short of", n)].Offer.Pool
+		w.hits.add("pool runs empty")
+		w.fake.SetStock(p, 0)
+		w.alive.Go(func() {
+			sleep(w.ctx, w.chance.between(5*time.Minute, 25*time.Minute, "short for", n))
+			turn(fmt.Sprint("shortage-", n))
+			w.fake.SetStock(p, -1)
+		})
+	}
+}
+
+// storms take every spot machine at once.
+func (w *world) storms() {
+	for n := 0; sleep(w.ctx, w.chance.wait(w.opt.trouble.storm, "storm", n)); n++ {
+		turn("storms")
+		if !w.chaotic() {
+			return
+		}
+		w.trace("storm")
+		if len(w.fake.Live()) > 0 {
+			w.hits.add("storm")
+		}
+		for _, p := range w.market.Pools() {
+			if p.Offer.Pool.Capacity.Reclaimable() {
+				w.fake.ReclaimPool(p.Offer.Pool)
+			}
+		}
+	}
+}
+
+// fate is what the seller and the world do to one machine until it is gone.
+func (w *world) fate(m *machine, inst provider.Instance) {
+	w.alive.Go(func() { w.partitions(m) })
+	w.alive.Go(func() { w.trainerDeaths(m) })
+	if !inst.Pool.Capacity.Reclaimable() {
+		return
+	}
+	info, _ := trace.Find(w.market, inst.Pool)
+	notice := time.Duration(info.Offer.NoticeS) * time.Second
+	for n := 0; sleep(m.ctx, w.chance.wait(w.opt.trouble.reclaim, "reclaim", m.id, n)); n++ {
+		turn(m.actor("reclaim"))
+		if !w.chaotic() {
+			return
+		}
+		switch kind := w.chance.below(10, "kind of reclaim", m.id, n); {
+		case notice > 0 && kind < 5:
+			w.hits.add("reclaim with notice")
+			w.fake.ReclaimAt(m.id, time.Now().Add(notice), notice)
+			return
+		case notice > 0 && kind < 7:
+			w.hits.add("notice withdrawn")
+			w.fake.Warn(m.id, time.Now().Add(notice))
+			sleep(m.ctx, w.chance.between(notice/8, notice*7/8, "withdrawn after", m.id, n))
+			turn(m.actor("withdraw"))
+			w.fake.Withdraw(m.id)
+		case kind < 9:
+			w.hits.add("reclaim without notice")
+			w.fake.Kill(m.id, "seller")
+			return
+		default:
+			w.hits.add("machine fails")
+			w.fake.Kill(m.id, "fault")
+			return
+		}
+	}
+}
+
+// partitions keep a machine from the bus for a while, some past its hold, few past the silence limit.
+func (w *world) partitions(m *machine) {
+	for n := 0; sleep(m.ctx, w.chance.wait(w.opt.trouble.partition, "partition", m.id, n)); n++ {
+		turn(m.actor("partition"))
+		if !w.chaotic() {
+			return
+		}
+		mute := w.chance.hits(0.5, "mute", m.id, n)
+		long, what := w.chance.between(2*time.Second, 25*time.Second, "short", m.id, n), "partition within the hold"
+		switch w.chance.below(6, "how long", m.id, n) {
+		case 0, 1, 2:
+			long, what = w.chance.between(40*time.Second, 5*time.Minute, "long", m.id, n), "partition past the hold"
+		case 3:
+			long, what = w.chance.between(16*time.Minute, 30*time.Minute, "silent", m.id, n), "partition past the silence limit"
+		}
+		w.hits.add(what)
+		w.trace("partition of %s for %s, mute %v", m.boot.Lease, long, mute)
+		from := time.Now()
+		m.link.cut(mute)
+		sleep(m.ctx, long)
+		turn(m.actor("heal"))
+		m.link.heal()
+		m.mu.Lock()
+		m.offline = append(m.offline, window{from, time.Now()})
+		m.mu.Unlock()
+	}
+}
+
+// trainerDeaths kill the trainer on a machine that lives.
+func (w *world) trainerDeaths(m *machine) {
+	for n := 0; sleep(m.ctx, w.chance.wait(w.opt.trouble.trainer, "trainer", m.id, n)); n++ {
+		turn(m.actor("oom"))
+		if !w.chaotic() {
+			return
+		}
+		if m.killTrainer() {
+			w.trace("trainer on %s killed", m.boot.Lease)
+			w.hits.add("trainer killed on a live machine")
+		}
+	}
+}
+
+// journal is the seller as the control plane reaches it, with a note of every call.
+type journal struct {
+	provider.Provider
+	w *world
+
+	mu    sync.Mutex
+	calls []call
+}
+
+// call is one that reached the seller.
+type call struct {
+	op    string
+	about string // token or instance
+	at    time.Time
+}
+
+func (j *journal) note(op, about string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calls = append(j.calls, call{op, about, time.Now()})
+}
+
+// Launch implements provider.Provider.
+func (j *journal) Launch(ctx context.Context, spec provider.LaunchSpec, token string) (provider.Instance, error) {
+	j.note(provider.OpLaunch, token)
+	return j.Provider.Launch(ctx, spec, token)
+}
+
+// Terminate implements provider.Provider.
+func (j *journal) Terminate(ctx context.Context, id events.InstanceID) error {
+	j.note(provider.OpTerminate, string(id))
+	return j.Provider.Terminate(ctx, id)
+}
+
+// List implements provider.Provider.
+func (j *journal) List(ctx context.Context) (provider.Listing, error) {
+	j.note(provider.OpList, "")
+	return j.Provider.List(ctx)
+}
