@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/bidder/budget"
+	"github.com/spotferry/spotferry/bidder/ledger"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -58,17 +59,28 @@ type next struct {
 	market bool
 }
 
-// pause waits as next says. A change is answered after a fifth of a heartbeat, so
-// that a burst of changes is one.
-func (s *Service) pause(ctx context.Context, after time.Duration, changes ...<-chan struct{}) {
+// pause waits for after, for a change of the job, or for one of the market. The market's is
+// answered a fifth of a heartbeat later, so that a burst of changes is one.
+func (s *Service) pause(ctx context.Context, after time.Duration, changed, market <-chan struct{}) {
 	t := time.NewTimer(after)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
+		return
 	case <-t.C:
-	case <-changes[0]:
-	case <-changes[1]:
-		sleep(ctx, min(s.cfg.Timers.Heartbeat/5, after))
+		return
+	case <-changed:
+		return
+	case <-market:
+	}
+	burst := time.NewTimer(s.cfg.Timers.Heartbeat / 5)
+	defer burst.Stop()
+	// What else was due at the same instant counts too, whichever came first.
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-changed:
+	case <-burst.C:
 	}
 }
 
@@ -120,6 +132,7 @@ func (e *errand) decide(ctx context.Context, j job, c events.Command, l lease) (
 	d := Decide(sit)
 	s.cfg.Metrics.decided(d)
 	if d.Action == Buy {
+		e.called[l.id] = true
 		return e.s.purchase(ctx, j, l, d, c.Purpose)
 	}
 	if before := s.world.lease(j.id.Lease(c.Epoch, max(l.n()-1, 1))); d.Action == Wait && before.phase == declined &&
@@ -149,8 +162,14 @@ func (s *Service) purchase(ctx context.Context, j job, l lease, d events.Decisio
 		Job: j.id, Epoch: l.epoch(), N: l.n(), Purpose: purpose, Offer: c.Offer, MaxPrice: c.Max,
 		Reserved: money.amount, PaidTill: money.until, Decision: d,
 	}, j.newest.ID)
-	if err != nil || l.phase != intended {
+	if err != nil {
 		return next{}, err
+	}
+	if l.phase == refused || l.phase == declined { // another replica closed this lease id
+		return next{}, s.releaseMoney(ctx, j.org, ledger.Lease{ID: l.id, Job: j.id})
+	}
+	if l.phase != intended {
+		return next{}, nil
 	}
 	s.cfg.Crash(CrashAfterIntent)
 	return next{}, s.launch(ctx, l)
@@ -215,6 +234,9 @@ func (s *Service) launch(ctx context.Context, l lease) error {
 		}
 		if try > 0 && !sleep(ctx, s.cfg.Timers.Heartbeat/5<<try) {
 			return ctx.Err()
+		}
+		if try > 0 {
+			s.cfg.Turn("acquire-" + string(l.id.Job()))
 		}
 		l, err = s.call(ctx, p, l, spec)
 		if err != nil || !pending(l) {

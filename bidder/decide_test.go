@@ -223,12 +223,7 @@ func drawSituation(t *rapid.T) Situation {
 // anyPolicy proposes what it likes, within what a policy may propose.
 func anyPolicy(t *rapid.T) policy {
 	return func(v *view) choice {
-		n := len(v.candidates)
-		if v.eligible == 0 {
-			n = 0
-		} else {
-			n = v.eligible
-		}
+		n := v.eligible
 		if v.running() {
 			if n > 0 && rapid.Bool().Draw(t, "move") {
 				return choice{action: Move, rule: "any", pick: rapid.IntRange(0, n-1).Draw(t, "pick")}

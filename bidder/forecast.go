@@ -109,7 +109,7 @@ func (f *forecaster) bounds(out *Verdict) {
 	case f.v.timed && out.Fastest > span(f.v.time):
 		out.Possible, out.Reason = false, fmt.Sprintf("the deadline leaves %.2f h and the work takes %.2f h on the fastest machine that fits", f.v.time, fastest.hours)
 	case out.Cheapest > f.v.free():
-		out.Possible, out.Reason = false, fmt.Sprintf("the budget has %s free and the work costs %s at the best price, %s in %s", f.v.free().Dollars(), out.Cheapest.Dollars(), cheapest.offer.Price, cheapest.offer.Pool)
+		out.Possible, out.Reason = false, fmt.Sprintf("the budget has %s free and the work costs %s at the best price, $%.4f/h in %s", f.v.free().Dollars(), out.Cheapest.Dollars(), float64(cheapest.offer.Price)/1e9, cheapest.offer.Pool)
 	case !out.Certain:
 		out.Reason = "deadline and budget hold for sure only if on-demand alone could meet both"
 	}

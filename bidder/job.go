@@ -110,13 +110,3 @@ func (j job) moves() bool {
 	return j.epoch > 0 && j.idle.IsZero() && !j.noticed && !j.stopping && !j.over &&
 		len(events.Owed(j.newest, events.Acquire)) == 0
 }
-
-// owes returns the command of this id if the job's newest event still owes it.
-func (j job) owes(id string) (events.Command, bool) {
-	for _, c := range j.newest.Commands {
-		if c.ID == id {
-			return c, true
-		}
-	}
-	return events.Command{}, false
-}

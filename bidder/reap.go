@@ -92,34 +92,63 @@ func (s *Service) strayed(p *poller, inst provider.Instance, l events.LeaseID, r
 		zap.String("token", inst.Token), zap.String("lease", string(l)), zap.Stringer("pool", inst.Pool), zap.String("why", reason))
 }
 
-// closeIdleReservations declines the leases for which money was set aside and
-// nothing was ever written, once nobody is at it any more: the ledger then
-// releases the money. A service that died in between leaves one behind.
+// closeIdleReservations gives back money that was set aside for nothing: a
+// service died between the reservation and the intent, or another one closed the
+// lease id in between, when the ledger had nothing to release yet.
 func (s *Service) closeIdleReservations(ctx context.Context, org events.OrgID, now events.Moment) error {
 	var open []ledger.Lease
 	if err := s.cfg.Book.View(ctx, org, func(st *ledger.State) { open = st.OpenLeases() }); err != nil {
 		return err
 	}
 	for _, m := range open {
-		j, _ := s.world.job(m.Job)
-		if now.Control.Sub(m.Opened) < s.cfg.Takeover+s.cfg.Timers.Heartbeat || s.world.lease(m.ID).phase != absent ||
-			s.flights.has("acquire-"+string(m.Job)) || s.flights.has("move-"+string(m.Job)) || len(events.Owed(j.newest, events.Acquire)) > 0 {
+		if now.Control.Sub(m.Opened) < s.cfg.Takeover+s.cfg.Timers.Heartbeat {
 			continue
 		}
-		l, err := s.freshLease(ctx, org, m.ID)
-		if err != nil {
-			return err
-		}
-		if l.phase != absent {
-			continue
-		}
-		_, err = s.record(ctx, l, events.LeaseDeclined{
-			Job: m.Job, Epoch: l.epoch(), N: l.n(), Reason: superseded, Detail: "money was set aside and nothing was bought", RetryAt: now.Control,
-			Decision: events.Decision{Rule: "reaper", Action: Wait, Control: now.Control, Market: now.Market, Chosen: -1},
-		}, m.Charged)
-		if err != nil {
-			return err
+		switch s.world.lease(m.ID).phase {
+		case absent:
+			if err := s.closeIdle(ctx, org, m, now); err != nil {
+				return err
+			}
+		case refused, declined:
+			if err := s.releaseMoney(ctx, org, m); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// closeIdle declines a lease that nobody is at any more; the ledger then releases the money.
+func (s *Service) closeIdle(ctx context.Context, org events.OrgID, m ledger.Lease, now events.Moment) error {
+	j, _ := s.world.job(m.Job)
+	if s.flights.has("acquire-"+string(m.Job)) || s.flights.has("move-"+string(m.Job)) || len(events.Owed(j.newest, events.Acquire)) > 0 {
+		return nil
+	}
+	l, err := s.freshLease(ctx, org, m.ID)
+	if err != nil || l.phase != absent {
+		return err
+	}
+	_, err = s.record(ctx, l, events.LeaseDeclined{
+		Job: m.Job, Epoch: l.epoch(), N: l.n(), Reason: superseded, Detail: "money was set aside and nothing was bought", RetryAt: now.Control,
+		Decision: events.Decision{Rule: "reaper", Action: Wait, Control: now.Control, Market: now.Market, Chosen: -1},
+	}, j.newest.ID)
+	return err
+}
+
+// releaseMoney releases the reservation of a lease that is closed without a machine.
+func (s *Service) releaseMoney(ctx context.Context, org events.OrgID, m ledger.Lease) error {
+	l, err := s.freshLease(ctx, org, m.ID)
+	if err != nil || (l.phase != refused && l.phase != declined) {
+		return err
+	}
+	_, err = s.cfg.Book.Append(ctx, org, func(st *ledger.State) (*ledger.Draft, error) {
+		if have, ok := st.Lease(m.ID); !ok || have.Phase != ledger.Open {
+			return nil, nil
+		}
+		return &ledger.Draft{
+			Fact:        events.MoneyReleased{Job: m.Job, Lease: m.ID, Reason: string(l.phase)},
+			Attribution: s.ownerOf(l), Correlation: m.Job, Causation: l.newest.ID,
+		}, nil
+	})
+	return err
 }

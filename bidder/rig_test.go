@@ -294,6 +294,9 @@ func (r *rig) eventually(what string, limit time.Duration, ok func() bool) {
 // story is what happened, for a failure's message.
 func (r *rig) story() string {
 	out := ""
+	for _, i := range r.fake.Live() {
+		out += fmt.Sprintf("alive: %s %s\n", i.Token, i.Instance)
+	}
 	for _, filter := range []string{events.FilterJobs, events.FilterLeases, events.FilterMoney} {
 		for _, e := range r.log.Events(filter) {
 			row, _ := events.TypeOf(e.Fact)
@@ -311,6 +314,8 @@ func (r *rig) story() string {
 				text = f.EndedBy
 			case events.MoneySettled:
 				text = fmt.Sprint(f.Lease, " ", f.Amount, " overrun ", f.Overrun)
+			case events.MoneyReleased:
+				text = fmt.Sprint(f.Lease, " ", f.Reason)
 			case events.MoneyReserved:
 				text = fmt.Sprint(f.Lease, " ", f.Amount, " until ", f.PaidTill.Format(time.TimeOnly))
 			case events.MoneyExtended:

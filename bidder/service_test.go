@@ -360,3 +360,23 @@ func TestManyJobsManyServicesOneBudgetEach(t *testing.T) {
 		r.audit()
 	})
 }
+
+func TestAMachineWithOurMarkThatNoLeaseNamesIsGivenBackAndOthersAreNot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, quote("a1", events.Spot, 1))
+		r.fake.Foreign(pool("a1", events.Spot), "nobody knows me", map[string]string{"env": "test", "org": "acme"}, true)
+		r.fake.Foreign(pool("a1", events.Spot), "job-1-1", map[string]string{"env": "other", "org": "acme"}, true)
+		r.fake.Foreign(pool("a1", events.Spot), "job-1-2", nil, true)
+		r.fake.Script("list", providertest.Times(3, providertest.Fault{Mode: providertest.Partial})...)
+		stop := r.start()
+		defer stop()
+		time.Sleep(r.cfg.Timers.Settle)
+		if n := r.fake.ForeignKills(); n != 0 {
+			t.Errorf("%d machines ended before they had time to be explained", n)
+		}
+		time.Sleep(r.cfg.Timers.GC - r.cfg.Timers.Settle)
+		if n := r.fake.ForeignKills(); n != 1 {
+			t.Errorf("%d machines ended, want the one with our mark", n)
+		}
+	})
+}

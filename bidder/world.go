@@ -44,12 +44,25 @@ func (w *world) apply(e events.Event) {
 		before := w.jobs[id]
 		w.jobs[id] = before.apply(e)
 		if f, ok := e.Fact.(events.JobFailedOver); ok && w.jobs[id].newest.ID == e.ID && before.newest.ID != e.ID {
-			w.restarts.add(f.Record.Ended.Sub(f.Record.Began))
+			w.restarts.add(lostBy(f.Record))
 		}
 		w.wake(id)
 	case "lease":
 		w.applyLease(e)
 	}
+}
+
+// lostBy is the time that a move cost the job: from the first sign to the first
+// step, without the wait for capacity, which is no property of moves, and with the
+// work that had to be done again.
+func lostBy(f events.Failover) time.Duration {
+	d := f.Ended.Sub(f.Began) + time.Duration(f.LostMS)*time.Millisecond
+	for _, p := range f.Phases {
+		if p.Name == "wait" {
+			d -= time.Duration(p.MS) * time.Millisecond
+		}
+	}
+	return d
 }
 
 func (w *world) applyLease(e events.Event) {

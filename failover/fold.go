@@ -51,6 +51,11 @@ func Fold(j Job, e events.Event) Job {
 			m := *j.Current
 			m.Started, m.From = e.Time, f.From
 			j.Current = &m
+			if j.arriving() {
+				mv := *j.Move
+				mv.First = &e
+				j.Move = &mv
+			}
 			j.Phase = j.runningPhase()
 		}
 	case events.JobNoticed:
@@ -223,8 +228,7 @@ func foldPlaced(j Job, f events.JobPlaced, at time.Time) Job {
 	j.Notice, j.FinalSaved, j.Wait = nil, false, events.JobWaiting{}
 	if j.Move != nil {
 		mv := *j.Move
-		mv.Placed, mv.To, mv.Resume, mv.Voluntary = at, m, f.Resume, false
-		mv.ResumeAt = j.CommitAt
+		mv.Placed, mv.To, mv.Voluntary = at, m, false
 		j.Move = &mv
 	}
 	if j.Phase != Finishing {
@@ -242,7 +246,7 @@ func foldCommitted(j Job, f events.JobCommitted, at time.Time) Job {
 	}
 	if j.committed(f.Checkpoint.Name) == nil {
 		j.Commits = append(slices.Clone(j.Commits), f.Checkpoint)
-		j.CommitAt = at
+		j.CommitAt = append(slices.Clone(j.CommitAt), at)
 	}
 	if f.Final {
 		j.FinalSaved = true

@@ -19,6 +19,8 @@ func (s *stepper) followUp() bool {
 	switch {
 	case j.Sequence == 0:
 		return false
+	case s.finishMove():
+		return true
 	case j.Over():
 		if !j.Closed && len(j.Open) == 0 {
 			s.record(events.JobClosed{Leases: len(j.Leases), Failovers: j.Failovers})

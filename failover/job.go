@@ -59,7 +59,7 @@ type Job struct {
 	Failovers  int
 
 	Commits  []events.Checkpoint // oldest first; void ones are not here
-	CommitAt time.Time           // control time of the newest
+	CommitAt []time.Time         // control time of each
 	Rejected []string            // names of checkpoints that did not restore
 	Crash    Crash
 
@@ -183,6 +183,17 @@ func (j Job) drained(now time.Time) bool {
 }
 
 func (j Job) holds(l events.LeaseID) bool { return slices.Contains(j.Open, l) }
+
+// restored returns the checkpoint that a machine which begins at this step has
+// restored, and the control time of its commit; nil for a fresh start.
+func (j Job) restored(from int64) (*events.Checkpoint, time.Time) {
+	for i, c := range slices.Backward(j.Commits) {
+		if c.Step == from && !slices.Contains(j.Rejected, c.Name) {
+			return &c, j.CommitAt[i]
+		}
+	}
+	return nil, time.Time{}
+}
 
 // committed returns the committed checkpoint of this name, or nil.
 func (j Job) committed(name string) *events.Checkpoint {

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -28,9 +29,8 @@ type Move struct {
 	SaveMS     int64
 	UploadMS   int64
 
-	Placed   time.Time
-	Resume   *events.Checkpoint
-	ResumeAt time.Time // control time of that checkpoint's commit
+	Placed time.Time
+	First  *events.Event // job.started on the new machine: the move is complete and to be recorded
 }
 
 func beginMove(j Job, cause events.Cause, e events.Event, sign time.Time) *Move {
@@ -52,7 +52,12 @@ func beginMove(j Job, cause events.Cause, e events.Event, sign time.Time) *Move 
 
 // with returns the move with more evidence.
 func (m Move) with(evidence ...events.EventID) *Move {
-	m.Evidence = append(m.Evidence[:len(m.Evidence):len(m.Evidence)], evidence...)
+	m.Evidence = slices.Clone(m.Evidence)
+	for _, id := range evidence {
+		if !slices.Contains(m.Evidence, id) {
+			m.Evidence = append(m.Evidence, id)
+		}
+	}
 	return &m
 }
 
@@ -77,13 +82,16 @@ func (m *Move) lose(f events.JobLost, e events.Event) {
 	m.LastStep = max(m.LastStep, f.LastStep)
 }
 
-// record is the failover as it is kept. started is the event of the first step on the new machine.
-func (m Move) record(n int, started events.JobStarted, at time.Time, market func(control time.Duration) time.Duration) events.Failover {
+// record is the completed move as it is kept.
+func (j Job) record(market func(control time.Duration) time.Duration) events.Failover {
+	m := j.Move
+	started, at := m.First.Fact.(events.JobStarted), m.First.Time
+	resumed, since := j.restored(started.From)
 	r := events.Failover{
-		N: n, Cause: m.Cause, Detail: m.Detail, Evidence: m.Evidence,
+		N: j.Failovers + 1, Cause: m.Cause, Detail: m.Detail, Evidence: m.Evidence,
 		From: m.From.Side(), To: m.To.Side(),
 		Noticed: m.NoticeFor > 0, NoticeMS: m.NoticeFor.Milliseconds(),
-		Began: m.Began, Ended: at, Resumed: m.Resume, LastStep: m.LastStep, Decision: m.To.Decision,
+		Began: m.Began, Ended: at, Resumed: resumed, LastStep: m.LastStep, Decision: m.To.Decision,
 	}
 	r.To.Epoch = started.Epoch
 	if r.Noticed && !m.LastCommit.IsZero() {
@@ -96,8 +104,7 @@ func (m Move) record(n int, started events.JobStarted, at time.Time, market func
 		if end.IsZero() {
 			end = m.Placed
 		}
-		since := m.ResumeAt
-		if m.Resume == nil || since.IsZero() {
+		if resumed == nil {
 			since = m.From.Started
 		}
 		if lost := end.Sub(since); lost > 0 && !since.IsZero() {

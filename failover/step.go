@@ -80,6 +80,8 @@ type Heard struct {
 // of Step need not ask: every event returned carries it.
 func Step(j Job, now events.Moment, in Input) (Job, []events.Event) {
 	s := stepper{j: j, now: now}
+	s.finishMove() // left over from a crash: what comes next may begin another
+	s.causation = ""
 	s.react(in)
 	for s.followUp() {
 	}
@@ -135,7 +137,6 @@ func (s *stepper) react(in Input) {
 	case Stepped:
 		if j.current(in.Epoch, in.Lease) && j.Current.Started.IsZero() && !j.Over() {
 			s.record(in.JobStarted)
-			s.finishMove(in.JobStarted)
 		}
 	case Noticed:
 		if j.current(in.Epoch, in.Lease) && !j.Over() && (j.Notice == nil || in.Deadline.Before(j.Notice.Deadline.Add(-time.Second))) {
@@ -308,10 +309,15 @@ func (s *stepper) stop(o events.Outcome, reason string) {
 	s.record(events.JobStopping{Outcome: o, Reason: reason})
 }
 
-func (s *stepper) finishMove(f events.JobStarted) {
-	if m := s.j.Move; m != nil && !m.Placed.IsZero() {
-		s.record(events.JobFailedOver{Record: m.record(s.j.Failovers+1, f, s.now.Control, s.marketFor)})
+// finishMove records a move that is complete, and says whether there was one.
+func (s *stepper) finishMove() bool {
+	m := s.j.Move
+	if m == nil || m.First == nil {
+		return false
 	}
+	s.causation = m.First.ID
+	s.record(events.JobFailedOver{Record: s.j.record(s.marketFor)})
+	return true
 }
 
 // marketFor converts a control-time span at the rate at which the two clocks have run since submission.

@@ -416,3 +416,97 @@ func drawInput(t *rapid.T, w *world, now float64) Input {
 	}
 	return Tick{}
 }
+
+func TestAMoveGoesOnUntilItsFirstStepWhateverHappensToTheNewMachine(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(w *world)
+	}{
+		{"nothing", func(*world) {}},
+		{"its trainer dies at once", func(w *world) { w.exit(25, -1, "SIGKILL") }},
+		{"it is lost", func(w *world) {
+			w.ended(25, "j1-2-1", "seller", 0)
+			w.join(27, w.buy(26, 3, 1, "c", events.ForReplace))
+		}},
+		{"it is noticed and the notice withdrawn", func(w *world) {
+			w.notice(25, 145)
+			w.in(26, Withdrawn{events.JobNoticeWithdrawn{Epoch: 2, Lease: "j1-2-1"}})
+		}},
+		{"it is noticed and taken", func(w *world) {
+			w.notice(25, 27)
+			w.join(27, w.buy(26, 3, 1, "c", events.ForReplace))
+			w.in(28, Tick{})
+		}},
+		{"it is silent for a while", func(w *world) { w.in(25, Silent{Epoch: 2}); w.in(26, Returned{Epoch: 2}) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := running()
+			w.ended(20, w.job.Current.Lease, "seller", 37)
+			w.join(24, w.buy(22, 2, 1, "b", events.ForReplace))
+			tc.do(w)
+			out := w.start(30, 11)
+			r := out[len(out)-1].Fact.(events.JobFailedOver).Record
+			if r.From.Lease != "j1-1-1" || r.Cause != events.CauseReclaim || r.LostSteps != 27 || r.LostMS != 15500 || !r.Ended.Equal(at(30).Control) {
+				t.Errorf("record %+v", r)
+			}
+			if w.job.Failovers != 1 || w.job.Move != nil {
+				t.Errorf("%d failovers, move %+v", w.job.Failovers, w.job.Move)
+			}
+		})
+	}
+}
+
+func TestAMachineThatIsBackFromSilenceIsStillUnderItsNotice(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(w *world)
+	}{
+		{"noticed, then silent, then back", func(w *world) {
+			w.notice(10, 130)
+			w.in(50, Silent{Epoch: 1})
+			w.in(60, Returned{Epoch: 1})
+		}},
+		{"silent, and back with a notice", func(w *world) { w.in(50, Silent{Epoch: 1}); w.notice(60, 130); w.in(61, Returned{Epoch: 1}) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := running()
+			tc.do(w)
+			if j := w.job; j.Notice == nil || j.Current.Silent || j.Status() != "draining" || len(owes(j, events.Acquire)) != 1 {
+				t.Errorf("notice %+v, silent %v, %s, owes %v", j.Notice, j.Current.Silent, j.Status(), owes(j, events.Acquire))
+			}
+		})
+	}
+}
+
+func TestACancelSaysWhoAndWhy(t *testing.T) {
+	w, v := running(), running()
+	w.in(10, Cancel{By: "ann"})
+	v.in(10, Cancel{By: "ann", Reason: "wrong data"})
+	if w.job.Reason != "cancelled by ann" || v.job.Reason != "cancelled by ann: wrong data" {
+		t.Errorf("%q, %q", w.job.Reason, v.job.Reason)
+	}
+}
+
+func TestARecordNamesWhatWasRestoredNotWhatWasAdopted(t *testing.T) {
+	w := running()
+	w.commit(6, 20, false)
+	w.ended(10, w.job.Current.Lease, "seller", 25)
+	l := w.buy(11, 2, 1, "b", events.ForReplace)
+	w.join(12, l)
+	w.in(13, Rejected{events.JobCheckpointRejected{Epoch: 2, Lease: l, Checkpoint: events.Checkpoint{Name: "c1-20"}}})
+	out := w.in(14, Stepped{events.JobStarted{Epoch: 2, Lease: l, From: 10, Step: 11}})
+	r := out[len(out)-1].Fact.(events.JobFailedOver).Record
+	// Committed at 4 s, last heard at 9.5 s.
+	if r.Resumed == nil || r.Resumed.Name != "c1-10" || r.LostSteps != 15 || r.LostMS != 5500 {
+		t.Errorf("resumed %+v, lost %d steps, %d ms; want c1-10, 15, 5500", r.Resumed, r.LostSteps, r.LostMS)
+	}
+	seen := map[events.EventID]bool{}
+	for _, id := range r.Evidence {
+		if seen[id] {
+			t.Errorf("evidence %s twice", id)
+		}
+		seen[id] = true
+	}
+}

@@ -42,6 +42,8 @@ type HighWaterConfig struct {
 	File string
 	// Every is how often the marks follow the streams. 0: once a second.
 	Every time.Duration
+	// Replicas of each stream, for those in memory: a broker that was restarted has lost them. 0: 1.
+	Replicas int
 	Log   *zap.Logger
 }
 
@@ -154,7 +156,8 @@ func regressed(stream string, sequence uint64, how string) error {
 }
 
 // Run keeps the marks until ctx ends: once a second, when something was
-// written, and at the end. It calls Check whenever the connection has come back. It
+// written, and at the end. Whenever the connection has come back it calls Check,
+// and then Declare: streams in memory do not outlive their broker. It
 // returns nil when ctx ends, and an error wrapping events.ErrRegressed as soon
 // as a stream has fallen behind its mark.
 func (h *HighWater) Run(ctx context.Context) error {
@@ -173,7 +176,9 @@ func (h *HighWater) Run(ctx context.Context) error {
 		}
 		var err error
 		if !sure {
-			err = h.Check(ctx)
+			if err = h.Check(ctx); err == nil {
+				err = Declare(ctx, h.c.JS, max(h.c.Replicas, 1))
+			}
 			sure = err == nil
 		}
 		if sure {

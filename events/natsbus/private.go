@@ -27,7 +27,8 @@ type private struct {
 	since   time.Time
 	deliver func(ctx context.Context, m jetstream.Msg, at uint64)
 
-	pending  uint64 // messages until CaughtUp
+	made     time.Time // when the stream was
+	pending  uint64    // messages until CaughtUp
 	caughtUp bool
 }
 
@@ -99,9 +100,21 @@ func (p *private) progress(n uint64) {
 	}
 }
 
+// create makes the consumer. A stream in memory is made anew when its broker was
+// restarted, and numbers from 1 again: what it has then is all new.
 func (p *private) create(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := p.log.bounded(ctx)
 	defer cancel()
+	s, err := p.log.js.Stream(ctx, p.stream)
+	if err != nil {
+		return nil, err
+	}
+	if made := s.CachedInfo().Created; !made.Equal(p.made) {
+		if !p.made.IsZero() {
+			p.start = p.sub.From
+		}
+		p.made = made
+	}
 	return p.log.js.CreateConsumer(ctx, p.stream, p.config())
 }
 

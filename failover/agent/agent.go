@@ -57,6 +57,7 @@ type agent struct {
 	every   time.Duration   // between saves that are asked for; 0: the trainer's own rhythm
 	asked   time.Duration   // when it was last asked to save, or had saved by itself
 	awaited bool            // and nothing has come since
+	spoke   time.Duration   // when a renewal was last sent for a step
 	report  context.CancelFunc
 	fatal   error
 }
@@ -211,6 +212,7 @@ func (a *agent) decide(now time.Duration) (bool, error) {
 		a.trainer.loaded = true // it tells no steps, or is slow to the first
 		a.enter("training")
 	}
+	a.tellSteps(now)
 	a.askInRhythm(now)
 	a.pursue(now)
 	a.advance(now)

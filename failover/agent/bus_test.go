@@ -16,7 +16,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/spotferry/spotferry/events"
 )
@@ -238,8 +240,14 @@ func TestBusKeepsNothingForLater(t *testing.T) {
 
 func TestBusSurvivesRefusedCredentials(t *testing.T) {
 	s, _ := bus(t, server.Options{Username: "u", Password: "p"})
-	c := openBus(t, bootstrap(s.ClientURL()))
-	time.Sleep(500 * time.Millisecond) // several refusals; two equal ones would close it by default
+	core, seen := observer.New(zap.DebugLevel)
+	c, err := OpenBus(BusConfig{Bootstrap: bootstrap(s.ClientURL()), Entropy: bytes.NewReader(make([]byte, 64)), Log: zap.New(core)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	// Two equal ones would close it by default.
+	eventually(t, "refused four times", func() bool { return seen.FilterMessage("bus not reached").Len() >= 4 })
 	if c.conn.IsClosed() {
 		t.Error("given up for ever")
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,6 +13,11 @@ import (
 	"github.com/spotferry/spotferry/checkpoint/store/dir"
 	"github.com/spotferry/spotferry/events"
 )
+
+// Changes returns a channel that gets a value soon after a file in dir is
+// replaced or written, and is closed some time after ctx ended. A value that is
+// not taken in time is worth as much as many.
+type Changes func(ctx context.Context, dir string) (<-chan struct{}, error)
 
 // Config is what an agent is made of. The zero value of a field means the
 // default given beside it.
@@ -30,6 +36,9 @@ type Config struct {
 	NoticeEvery time.Duration // between looks for a notice; 500 ms, at most 1 s
 	NoticeCap   time.Duration // the longest warning the seller gives; 120 s
 	WatchEvery  time.Duration // between looks at the checkpoint directory; 150 ms
+	ReadEvery   time.Duration // between looks at the trainer's progress file; WatchEvery
+	Changes     Changes       // tells of new progress at once; nil: it is found by looking
+	TellEvery   time.Duration // least time between renewals that only tell a step; a 25th of a heartbeat
 	Quiet       time.Duration // how long a checkpoint must be still to be complete; 2 s, negative: two looks
 	LogEvery    time.Duration // between batches of output; 250 ms
 	Grace       time.Duration // from SIGTERM to SIGKILL, and a third of what a save without a deadline may take; 10 s
@@ -64,7 +73,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"NoticeCap", c.NoticeCap}, {"WatchEvery", c.WatchEvery}, {"LogEvery", c.LogEvery}, {"Grace", c.Grace}} {
+	}{{"NoticeCap", c.NoticeCap}, {"WatchEvery", c.WatchEvery}, {"ReadEvery", c.ReadEvery}, {"TellEvery", c.TellEvery}, {"LogEvery", c.LogEvery}, {"Grace", c.Grace}} {
 		refuse(d.value < 0, "%s is %v: give a duration from 0", d.name, d.value)
 	}
 	return errors.Join(errs...)
@@ -85,6 +94,9 @@ func (c Config) withDefaults() Config {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
+	}
+	if c.ReadEvery == 0 {
+		c.ReadEvery = c.WatchEvery
 	}
 	c.Quiet = max(c.Quiet, 0)
 	if c.OpenStore == nil {

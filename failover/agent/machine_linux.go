@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,4 +26,32 @@ func born(path string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)), true
+}
+
+// DirChanges is Changes by inotify(7).
+func DirChanges(ctx context.Context, dir string) (<-chan struct{}, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", dir, err)
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_CLOSE_WRITE|unix.IN_ONLYDIR); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("watching %s: %w", dir, err)
+	}
+	context.AfterFunc(ctx, func() { f.Close() })
+	changed := make(chan struct{}, 1)
+	go func() { // ends when f is closed
+		defer close(changed)
+		for buf := make([]byte, 16<<10); ; {
+			if _, err := f.Read(buf); err != nil {
+				return
+			}
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return changed, nil
 }

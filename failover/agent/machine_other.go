@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -34,3 +35,8 @@ func bootTime() time.Duration {
 }
 
 func born(string) (time.Time, bool) { return time.Time{}, false }
+
+// DirChanges is not known here.
+func DirChanges(context.Context, string) (<-chan struct{}, error) {
+	return nil, fmt.Errorf("watching a directory: %w on this system", errors.ErrUnsupported)
+}

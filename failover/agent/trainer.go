@@ -23,6 +23,7 @@ type trainer struct {
 	resumed  bool
 	from     int64
 	step     int64 // newest the trainer told
+	told     int64 // newest that a renewal was sent for
 	loaded   bool  // it counts as training
 	stopping bool  // its tree is being stopped or killed
 	exit     Exit
@@ -75,6 +76,7 @@ func (a *agent) launchTrainer(p prepared) error {
 	a.stage, a.asked = training, a.now()
 	p.watch.process = process
 	a.working.Go(func() { p.watch.run(ctx) })
+	a.working.Go(func() { p.watch.follow(ctx) })
 	a.working.Go(func() {
 		process.Wait()
 		a.post(func() { a.rootExited(process) })
@@ -157,6 +159,27 @@ func (a *agent) end(order string) {
 		return
 	}
 	a.stop("ended by order")
+}
+
+// progressed takes what the trainer says between two looks at the disk.
+func (a *agent) progressed(w *watcher, p progress, at time.Duration) {
+	if w == a.trainer.watch && (a.stage == training || a.stage == leaving) {
+		a.stepped(p, at)
+	}
+}
+
+// tellSteps has a step told soon after it is made, so that the record of a
+// machine that vanishes says how far it had come.
+func (a *agent) tellSteps(now time.Duration) {
+	if a.stage != training || a.trainer.step <= a.trainer.told || now-a.spoke < a.tellEvery() {
+		return
+	}
+	a.trainer.told, a.spoke = a.trainer.step, now
+	a.renewSoon()
+}
+
+func (a *agent) tellEvery() time.Duration {
+	return cmp.Or(a.cfg.TellEvery, a.timers.Heartbeat/25)
 }
 
 // looked takes what the watcher saw.

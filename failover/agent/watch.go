@@ -112,6 +112,45 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
+// follow reads the trainer's progress until ctx ends. It waits for no other disk work.
+func (w *watcher) follow(ctx context.Context) {
+	tick := time.NewTicker(w.a.cfg.ReadEvery)
+	defer tick.Stop()
+	var changed <-chan struct{} // nil: looking has to do
+	if w.a.cfg.Changes != nil {
+		var err error
+		if changed, err = w.a.cfg.Changes(ctx, filepath.Dir(w.a.place.progress)); err != nil {
+			w.a.cfg.Log.Warn("progress is only looked at now and then", zap.Error(err))
+		}
+	}
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			for changed != nil {
+				if _, more := <-changed; !more {
+					changed = nil
+				}
+			}
+			return
+		case _, more := <-changed:
+			if !more {
+				changed = nil
+			}
+		case <-tick.C:
+		}
+		info, err := os.Lstat(w.a.place.progress)
+		if err != nil || info.ModTime().Equal(last) {
+			continue
+		}
+		at := w.a.now()
+		if p, ok := readProgress(w.a.place.progress); ok {
+			last = info.ModTime()
+			w.a.post(func() { w.a.progressed(w, p, at) })
+		}
+	}
+}
+
 func (w *watcher) look() look {
 	l := look{began: w.a.now()}
 	l.progress, l.progressd = readProgress(w.a.place.progress)

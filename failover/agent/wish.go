@@ -161,10 +161,11 @@ func (a *agent) pursue(now time.Duration) {
 		a.cfg.Log.Warn("no fresh checkpoint came in time", zap.Duration("waited", now-w.asked))
 	}
 	w.fresh = false
-	if a.ship.pending() && !a.hopeless() {
+	hopeless := a.hopeless()
+	if a.ship.pending() && !hopeless {
 		return
 	}
-	if !w.final && a.confirms(w) {
+	if !w.final && !hopeless && a.confirms(w) {
 		a.ship.again()
 		return
 	}

@@ -118,6 +118,8 @@ const (
 func standingOf(j failover.Job, epoch int, lease events.LeaseID) standing {
 	c, n := j.Current, j.Next
 	switch {
+	case j.Closed:
+		return strange
 	case c != nil && c.Lease == lease && epoch == j.Epoch:
 		return current
 	case c != nil && c.Lease == lease && epoch < j.Epoch:

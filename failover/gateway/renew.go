@@ -41,9 +41,8 @@ func (a ask) renew() (any, error) {
 		return reply, nil
 	}
 	if j.Current.Started.IsZero() && !j.Over() && a.g.started(a.job, a.epoch, hb) {
-		from := hb.From
 		j, err = a.apply(failover.Stepped{JobStarted: events.JobStarted{
-			Epoch: a.epoch, Lease: hb.Lease, From: from, Step: max(hb.Step, from), Before: a.before(j), Clock: hb.Clock,
+			Epoch: a.epoch, Lease: hb.Lease, From: hb.From, Step: max(hb.Step, hb.From), Before: a.before(j), Clock: clock(hb.Clock),
 		}})
 		if err != nil {
 			return nil, err

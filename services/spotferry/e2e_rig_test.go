@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,10 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/spotferry/spotferry/events"
-	"github.com/spotferry/spotferry/services/internal/console"
-	"github.com/spotferry/spotferry/services/internal/jobfile"
 )
 
 // The tests in e2e*_test.go run the program itself, in processes of its own, and
@@ -117,6 +111,9 @@ func install(t *testing.T, flags ...string) *installation {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the end of dev.log:\n%s", tail(filepath.Join(s.dir, "dev.log"), 6000))
+			if keep := os.Getenv("E2E_KEEP"); keep != "" {
+				_ = os.CopyFS(filepath.Join(keep, t.Name()), os.DirFS(dir))
+			}
 		}
 		if s.running != nil {
 			s.running.kill()
@@ -268,31 +265,18 @@ policy:
 `, c.name, c.script(c.pace), c.steps)
 }
 
-// submit submits a job as `demo` does: read, and asked of the API.
+// submit submits a job and returns its id.
 func (s *installation) submit(c calm) string {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
-	defer cancel()
-	l, err := openState(ctx, s.dir, false)
-	if err != nil {
+	file := filepath.Join(s.t.TempDir(), c.name+".yaml")
+	if err := os.WriteFile(file, []byte(c.file()), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	defer l.close()
-	clock, err := console.Ask[console.Clock](ctx, l.client, console.GetClock, console.Query{})
-	if err != nil {
-		s.t.Fatal(err)
+	r := s.command("run", file, "-y", "--accept-risk", "--detach", "-o", "name")
+	if r.code != 0 {
+		s.t.Fatalf("run %s exited with %d: %s", c.name, r.code, r.err)
 	}
-	job, err := jobfile.Read(c.name+".yaml", []byte(c.file()), jobfile.Options{
-		Now: events.Moment{Control: clock.Control, Market: clock.Market}, Dir: s.dir, Stat: os.Stat,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	v, err := console.Ask[console.Job](ctx, l.client, console.DoSubmit, console.SubmitRequest{ID: newJobID(), Spec: job.Spec})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(v.ID)
+	return strings.TrimSpace(r.out)
 }
 
 // until waits for a condition, and fails the test when it does not come.
@@ -437,5 +421,5 @@ func (s *installation) figures(jobs ...string) map[string]result {
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
-	return !errors.Is(err, os.ErrNotExist)
+	return err == nil
 }

@@ -65,6 +65,7 @@ func agentCommand(e *environment) *cobra.Command {
 				Bootstrap: boot, Dir: dir, Control: bus, Metadata: md, Processes: processes, Executable: exe, Env: os.Environ(),
 				NoticeEvery: between(20*time.Millisecond, beat/10, 500*time.Millisecond),
 				WatchEvery:  between(20*time.Millisecond, beat/10, 150*time.Millisecond),
+				Changes:     agent.DirChanges,
 				Quiet:       between(50*time.Millisecond, 2*beat/5, 2*time.Second),
 				LogEvery:    between(50*time.Millisecond, beat/2, 250*time.Millisecond),
 				Grace:       between(2*time.Second, 6*beat, 30*time.Second),

@@ -182,7 +182,11 @@ func writePlan(p *page, plan console.Plan, job prepared) {
 		p.field("expected", "%s (%s of the budget %s); nine in ten end below %s", plan.Expected.Dollars(), share(plan.Expected, plan.Budget), plan.Budget.Dollars(), plan.P90.Dollars())
 	}
 	if plan.OnDemand > 0 {
-		p.field("on demand", "%s; this saves %s", plan.OnDemand.Dollars(), saving(plan.Expected, plan.OnDemand))
+		if plan.Expected > 0 {
+			p.field("on demand", "%s; this saves %s", plan.OnDemand.Dollars(), saving(plan.Expected, plan.OnDemand))
+		} else {
+			p.field("on demand", "%s", plan.OnDemand.Dollars())
+		}
 	}
 	if !plan.Deadline.IsZero() {
 		p.field("deadline", "%s market time, in %s", p.stamp(plan.Deadline), short(plan.Deadline.Sub(plan.Market)))

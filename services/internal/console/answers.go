@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,26 +54,22 @@ func (s *Server) events(q Query) (Page, error) {
 		limit = min(q.Limit, pageLimit)
 	}
 	page := Page{Entries: []Entry{}, Next: q.After}
-	from, _ := slices.BinarySearchFunc(evs, q.After+1, func(e events.Event, p uint64) int {
-		switch {
-		case e.Position < p:
-			return -1
-		case e.Position > p:
-			return 1
-		}
-		return 0
-	})
+	from, found := slices.BinarySearchFunc(evs, q.After, func(e events.Event, p uint64) int { return cmp.Compare(e.Position, p) })
+	if found {
+		from++
+	}
 	size := 0
 	for _, e := range evs[from:] {
-		b, err := json.Marshal(e.Fact)
+		entry := entryOf(e)
+		b, err := json.Marshal(entry)
 		if err != nil {
 			return Page{}, err
 		}
-		if size += len(b) + 300; len(page.Entries) > 0 && (len(page.Entries) == limit || size > answerLimit) {
+		if size += len(b); len(page.Entries) > 0 && (len(page.Entries) == limit || size > answerLimit) {
 			page.More = true
 			break
 		}
-		page.Entries = append(page.Entries, entryOf(e))
+		page.Entries = append(page.Entries, entry)
 		page.Next = e.Position
 	}
 	return page, nil
@@ -130,7 +127,7 @@ func (s *Server) bills(ctx context.Context, job string) (out []Bill, err error) 
 			ids = []events.JobID{r.job.ID}
 		}
 		for _, id := range ids {
-			out = append(out, billOf(s.model.jobs[id], money.Statement(id)))
+			out = append(out, s.model.bill(s.model.jobs[id], money.Statement(id)))
 		}
 	})
 	if e != nil {
@@ -139,22 +136,38 @@ func (s *Server) bills(ctx context.Context, job string) (out []Bill, err error) 
 	return out, err
 }
 
-func billOf(r *jobRecord, st ledger.Statement) Bill {
+func (m *model) bill(r *jobRecord, st ledger.Statement) Bill {
 	b := Bill{
 		Job: r.job.ID, Name: r.job.Spec.Name, Limit: st.Account.Limit, Compute: st.Compute, Credits: st.Credits,
 		Total: st.Total, Reserved: st.Account.Reserved, OnDemand: st.OnDemand, Overrun: st.Account.Overrun, Finality: st.Finality,
 		Lines: []BillLine{},
 	}
+	if !st.Account.Set {
+		b.Limit = r.job.Spec.Policy.Budget
+	}
 	for _, f := range r.failovers {
 		b.LostWork += f.LostCost
 	}
 	for _, l := range st.Lines {
+		if known, ok := m.leases[l.Lease]; ok && l.Phase == ledger.Open { // its charge does not say yet
+			l.Pool = known.in.Offer.Pool
+		}
 		b.Lines = append(b.Lines, BillLine{
 			Lease: l.Lease, Pool: l.Pool, State: string(l.Phase), From: l.From, To: l.To, Use: l.Use,
 			Segments: l.Segments, Amount: l.Amount, Credit: l.Credit, Finality: l.Finality,
 		})
 	}
 	return b
+}
+
+func (s *Server) offers(q Query) []Offer {
+	out := []Offer{}
+	for _, o := range s.cfg.Offers() {
+		if (q.GPU == "" || o.GPU.Model == q.GPU) && (q.Region == "" || o.Pool.Region == q.Region) {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // instances joins our leases with what every seller lists.
@@ -164,7 +177,7 @@ func (s *Server) instances(ctx context.Context) ([]Instance, error) {
 	for name, p := range s.cfg.Sellers {
 		l, err := p.List(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", name, err)
+			return nil, &Problem{Code: "unavailable", Message: fmt.Sprintf("seller %s cannot be asked for its machines: %v", name, err), Remedy: "try again"}
 		}
 		lists[name] = l
 		if meter, ok := provider.As[provider.Meter](p); ok {
@@ -216,6 +229,9 @@ func (s *Server) logs(ctx context.Context, q Query) (LogPage, error) {
 	// next page begins before this one ended, and batches carry their line numbers.
 	next := uint64(s.cfg.Now().Control.Add(-logOverlap).UnixNano())
 	b, err := s.cfg.Logs.ReadLog(ctx, j.Org, events.JobID(j.ID), q.Epoch, since, q.Tail)
+	if err != nil {
+		return LogPage{}, err
+	}
 	size := 0
 	for i, x := range b {
 		for _, l := range x.Lines {
@@ -226,10 +242,10 @@ func (s *Server) logs(ctx context.Context, q Query) (LogPage, error) {
 			if n := len(last); n > 0 {
 				next = uint64(last[n-1].At.UnixNano())
 			}
-			return LogPage{Batches: b[:i], Next: max(next-uint64(logOverlap), q.After+1), More: true}, err
+			return LogPage{Batches: b[:i], Next: max(next-uint64(logOverlap), q.After+1), More: true}, nil
 		}
 	}
-	return LogPage{Batches: b, Next: next}, err
+	return LogPage{Batches: append([]events.LogBatch{}, b...), Next: next}, nil
 }
 
 // logOverlap is how far two pages of a log reach into each other.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 )
 
 // Client asks a Server over the bus.
@@ -44,21 +46,44 @@ func Ask[T any](ctx context.Context, c *Client, v Verb, request any) (T, error) 
 	return a.Value, nil
 }
 
-// Serve answers requests that arrive on nc, several at a time, until ctx ends. It
-// is called once.
+// Serve answers requests that arrive on nc, several at a time, until ctx ends, and
+// returns nil then, every answer given. It is called once.
 func (s *Server) Serve(ctx context.Context, nc *nats.Conn) error {
-	slots := make(chan struct{}, 16)
-	sub, err := nc.QueueSubscribe(apiRoot+"*.*", "console", func(m *nats.Msg) {
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots }()
-			_ = m.Respond(s.Handle(ctx, m.Subject, m.Data))
-		}()
-	})
+	sub, err := nc.QueueSubscribeSync(apiRoot+"*.*", "console")
 	if err != nil {
 		return fmt.Errorf("serving the console: %w", err)
 	}
 	close(s.heard)
-	<-ctx.Done()
-	return errors.Join(sub.Unsubscribe())
+	var g errgroup.Group
+	g.SetLimit(parallel)
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case err == nil:
+			g.Go(func() error { s.respond(ctx, nc, m); return nil })
+		case errors.Is(err, nats.ErrSlowConsumer):
+			s.cfg.Logger.Warn("requests dropped: more came than can be answered")
+		default:
+			_ = g.Wait()
+			_ = sub.Unsubscribe() // of a connection that is closed there is none
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("serving the console: %w", err)
+		}
+	}
+}
+
+// parallel is how many requests are answered at once.
+const parallel = 16
+
+func (s *Server) respond(ctx context.Context, nc *nats.Conn, m *nats.Msg) {
+	answer := s.Handle(ctx, m.Subject, m.Data)
+	if most := nc.MaxPayload(); int64(len(answer)) > most {
+		s.cfg.Logger.Warn("answer too long", zap.String("subject", m.Subject), zap.Int("bytes", len(answer)))
+		answer = []byte(`{"problem":{"code":"internal","message":"the answer is longer than the bus carries","remedy":"ask for one job"}}`)
+	}
+	if err := m.Respond(answer); err != nil {
+		s.cfg.Logger.Warn("answer not sent", zap.String("subject", m.Subject), zap.Error(err))
+	}
 }

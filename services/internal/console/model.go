@@ -37,18 +37,15 @@ type jobRecord struct {
 	withdrawn int
 	heard     int64
 	events    []events.Event // its own and its leases'
-	leases    []events.LeaseID
 }
 
 type leaseRecord struct {
 	id    events.LeaseID
-	agg   events.Aggregate
 	state string
 	in    events.LeaseIntended
 	inst  events.InstanceID
 	price events.PerInstanceHour
 	since events.Event
-	ended *events.LeaseEnded
 }
 
 func newModel() *model {
@@ -68,15 +65,22 @@ func (m *model) record(id events.JobID) *jobRecord {
 func (m *model) fold(_ context.Context, e events.Event) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.all = append(m.all, e)
+	if n := len(m.all); n > 0 && e.Position <= m.all[n-1].Position {
+		return nil // delivered twice
+	}
 	if e.Aggregate.Kind == "lease" {
+		m.all = append(m.all, e)
 		m.foldLease(e)
 		return nil
 	}
 	id := events.JobID(e.Aggregate.ID)
 	r := m.record(id)
+	before := r.job.Sequence
+	if r.job = failover.Fold(r.job, e); r.job.Sequence == before {
+		return nil // none of this job's: ids come from clients
+	}
+	m.all = append(m.all, e)
 	r.events = append(r.events, e)
-	r.job = failover.Fold(r.job, e)
 	switch f := e.Fact.(type) {
 	case events.JobSubmitted:
 		m.order = append(m.order, id)
@@ -104,10 +108,8 @@ func (m *model) foldLease(e events.Event) {
 	id := events.LeaseID(e.Aggregate.ID)
 	l, ok := m.leases[id]
 	if !ok {
-		l = &leaseRecord{id: id, agg: e.Aggregate}
+		l = &leaseRecord{id: id}
 		m.leases[id] = l
-		r := m.record(id.Job())
-		r.leases = append(r.leases, id)
 	}
 	r := m.record(id.Job())
 	r.events = append(r.events, e)
@@ -119,7 +121,6 @@ func (m *model) foldLease(e events.Event) {
 	case events.LeaseLaunched:
 		l.inst, l.price = f.Instance, f.Price
 	case events.LeaseEnded:
-		l.ended = &f
 		if f.EndedBy == "seller" {
 			r.taken[id] = true
 		}
@@ -143,7 +144,7 @@ func (m *model) find(s string) (*jobRecord, *Problem) {
 	var hits []*jobRecord
 	for _, id := range m.order {
 		r := m.jobs[id]
-		if r.job.Spec.Name == s || (len(s) >= 4 && strings.HasPrefix(string(id), strings.ToLower(s))) {
+		if (s != "" && r.job.Spec.Name == s) || (len(s) >= 4 && strings.HasPrefix(string(id), strings.ToLower(s))) {
 			hits = append(hits, r)
 		}
 	}
@@ -172,9 +173,11 @@ func (r *jobRecord) view(money *ledger.State) Job {
 		v.Detail = j.Reason
 		v.Step = v.Committed
 	case j.Phase == failover.Waiting:
-		v.Detail = j.Wait.Detail
+		v.Detail, v.RetryAt = j.Wait.Detail, j.Wait.RetryAt
 	case j.Phase == failover.Finishing:
 		v.Detail = j.Stopping.Reason
+	case j.Wait.Reason != "": // it still runs where it has to leave
+		v.Detail, v.RetryAt = j.Wait.Reason+": "+j.Wait.Detail, j.Wait.RetryAt
 	}
 	if j.Current != nil && !j.Closed {
 		side := j.Current.Side()

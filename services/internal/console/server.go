@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -50,7 +48,6 @@ type Server struct {
 	model *model
 	ready chan struct{} // closed when the model has caught up
 	heard chan struct{} // closed when requests are heard
-	done  atomic.Bool
 }
 
 // New returns a Server; Run starts it.
@@ -58,17 +55,13 @@ func New(cfg Config) *Server {
 	return &Server{cfg: cfg, model: newModel(), ready: make(chan struct{}), heard: make(chan struct{})}
 }
 
-// Run keeps the read model current until ctx ends, and returns nil then.
+// Run keeps the read model current until ctx ends, and returns nil then. It is called once.
 func (s *Server) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return s.cfg.Log.Consume(gctx, events.Subscription{
-			Filters: []string{events.FilterJobs, events.FilterLeases},
-			CaughtUp: func() {
-				if s.done.CompareAndSwap(false, true) {
-					close(s.ready)
-				}
-			},
+			Filters:  []string{events.FilterJobs, events.FilterLeases},
+			CaughtUp: func() { close(s.ready) },
 		}, s.model.fold)
 	})
 	g.Go(func() error {
@@ -177,9 +170,7 @@ func (s *Server) get(ctx context.Context, verb Verb, q Query) (any, error) {
 	case GetBill:
 		return s.bills(ctx, q.Job)
 	case GetOffers:
-		return slices.DeleteFunc(s.cfg.Offers(), func(o Offer) bool {
-			return (q.GPU != "" && o.GPU.Model != q.GPU) || (q.Region != "" && o.Pool.Region != q.Region)
-		}), nil
+		return s.offers(q), nil
 	case GetInstances:
 		return s.instances(ctx)
 	case GetLogs:
@@ -206,8 +197,8 @@ func (s *Server) submit(ctx context.Context, user string, r SubmitRequest) (any,
 	if s.cfg.ReadOnly {
 		return nil, readOnly
 	}
-	if err := events.CheckToken("job id", string(r.ID)); err != nil {
-		return nil, &Problem{Code: "invalid", Message: err.Error()}
+	if err := checkID(r.ID); err != nil {
+		return nil, &Problem{Code: "invalid", Message: err.Error(), Remedy: "a lower-case ULID is one"}
 	}
 	if r.Spec.Policy.Budget <= 0 {
 		return nil, &Problem{Code: "invalid", Message: "policy.budget is missing or not positive", Remedy: "every job needs a hard limit"}
@@ -220,6 +211,22 @@ func (s *Server) submit(ctx context.Context, user string, r SubmitRequest) (any,
 	s.cfg.Logger.Info("job submitted", zap.String("job", string(j.ID)), zap.String("name", j.Spec.Name), zap.String("by", user))
 	return s.viewOf(ctx, j)
 }
+
+// checkID says why an id cannot be a job's, or nil: leases are named
+// <job>-<epoch>-<n>, and their names have to lead back to the job.
+func checkID(id events.JobID) error {
+	if err := events.CheckToken("job id", string(id)); err != nil {
+		return err
+	}
+	first := id.Lease(1, 1)
+	if first.Job() != id || len(id) > maxID {
+		return fmt.Errorf("job id %q: at most %d characters, and no '-'", id, maxID)
+	}
+	return nil
+}
+
+// maxID leaves room for epoch and number in the name of a lease.
+const maxID = 40
 
 var readOnly = &Problem{Code: "unavailable", Message: "no server runs on this state; it can only be read", Remedy: "start 'spotferry dev'"}
 
@@ -234,15 +241,12 @@ func (s *Server) cancel(ctx context.Context, user string, r CancelRequest) (any,
 	if err != nil {
 		return nil, err
 	}
-	reason := "cancelled by " + user
-	if r.Reason != "" {
-		reason += ": " + r.Reason
-	}
-	j, evs, err := s.cfg.Book.Apply(ctx, id, failover.Cancel{By: user, Reason: reason})
+	j, evs, err := s.cfg.Book.Apply(ctx, id, failover.Cancel{By: user, Reason: r.Reason})
 	if err != nil {
 		return nil, err
 	}
-	if len(evs) == 0 && j.Outcome != events.Cancelled {
+	failover.LogTransitions(s.cfg.Logger, evs)
+	if j.Outcome != events.Cancelled {
 		return nil, &Problem{Code: "conflict", Message: fmt.Sprintf("job %s has already ended: %s", id, j.Outcome)}
 	}
 	return s.viewOf(ctx, j)
@@ -250,7 +254,15 @@ func (s *Server) cancel(ctx context.Context, user string, r CancelRequest) (any,
 
 // viewOf shows a job as just appended, which the read model may not have yet.
 func (s *Server) viewOf(ctx context.Context, j failover.Job) (v Job, err error) {
-	r := &jobRecord{job: j}
-	err = s.cfg.Money.View(ctx, s.cfg.Org, func(money *ledger.State) { v = r.view(money) })
+	err = s.cfg.Money.View(ctx, s.cfg.Org, func(money *ledger.State) {
+		s.model.mu.Lock()
+		defer s.model.mu.Unlock()
+		var r jobRecord
+		if known, ok := s.model.jobs[j.ID]; ok {
+			r = *known
+		}
+		r.job = j
+		v = r.view(money)
+	})
 	return v, err
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/spotferry/spotferry/events"
 )
 
-// Summary is one line about a fact, for a timeline. What came from outside is quoted.
+// Summary is one line about a fact, for a timeline. It holds words from outside
+// (agents, sellers, job files) as they came: a terminal must not see it raw.
 func Summary(f events.Fact) string {
 	switch f := f.(type) {
 	case events.JobSubmitted:

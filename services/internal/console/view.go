@@ -16,6 +16,7 @@ type Job struct {
 	Name       string             `json:"name"`
 	Status     string             `json:"status"` // outcome, waiting reason or phase
 	Detail     string             `json:"detail,omitempty"`
+	RetryAt    time.Time          `json:"retry_at,omitzero"` // control time at which a wait is looked at again
 	Org        events.OrgID       `json:"org"`
 	Team       string             `json:"team,omitempty"`
 	Project    string             `json:"project,omitempty"`

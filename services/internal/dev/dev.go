@@ -3,7 +3,6 @@ package dev
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -34,10 +33,9 @@ type Config struct {
 
 	// The following are fixed when the state directory is made; later ones must
 	// agree or be zero.
-	Market  trace.Spec // zero: a seeded model
-	Scale   int64      // market seconds in a second; 0: 1
-	Market0 time.Time  // market time at the beginning; zero: now
-	Divide  int        // of the default timers; 0: 1
+	Market trace.Spec // zero: a seeded model; the directory of a recorded one is absolute
+	Scale  int64      // market seconds in a second; 0: 1
+	Divide int        // of the default timers; 0: 1
 
 	EvidenceDir string // absolute; where the parts leave evidence, "" for nowhere
 	Ready       func() // called once the command line can be answered
@@ -62,6 +60,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("the state directory cannot be made: %w", err)
 	}
+	if err := l.usable(); err != nil {
+		return err
+	}
 	release, err := l.lock()
 	if err != nil {
 		return err
@@ -77,69 +78,6 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return s.run(ctx)
-}
-
-// establish reads the state or makes it.
-func (l layout) establish(cfg Config) (state, error) {
-	st, err := l.readState()
-	if err == nil {
-		return st, cfg.agrees(st)
-	}
-	if !errors.Is(err, ErrNoState) {
-		return st, err
-	}
-	entries, err := os.ReadDir(l.dir)
-	if err != nil {
-		return st, fmt.Errorf("the state directory cannot be read: %w", err)
-	}
-	for _, e := range entries {
-		if n := e.Name(); n != "lock" && n != "dev.log" && n != "examples" && n != "evidence" {
-			return st, fmt.Errorf("%s is not empty (it has %q) and holds no Spotferry state: choose another --state", l.dir, n)
-		}
-	}
-	now := cfg.Now()
-	mark := make([]byte, 6)
-	if _, err := rand.Read(mark); err != nil {
-		return st, err
-	}
-	st = state{
-		Format: stateFormat, Version: cfg.Version, Created: now.UTC(), Org: org, Mark: "sf-" + hex.EncodeToString(mark),
-		Market: cfg.Market, Divide: max(cfg.Divide, 1),
-	}
-	market0 := cfg.Market0
-	if market0.IsZero() {
-		market0 = now
-	}
-	if cfg.Market.Kind == "files" { // a recording begins with the first instant of its tick
-		tick := int64(trace.TickLength / time.Second)
-		market0 = time.Unix(market0.Unix()/tick*tick, 0)
-	}
-	st.Clock = trace.NewClock(now, market0, max(cfg.Scale, 1))
-	if st.Market.Kind == "" {
-		st.Market = trace.Spec{Kind: "model", Seed: 1}
-	}
-	st.Market.Seller = sellerName
-	if st.Market.Origin.IsZero() {
-		st.Market.Origin = st.Clock.Market0
-	}
-	if st.Market.Scale == 0 {
-		st.Market.Scale = st.Clock.Scale
-	}
-	if err := st.Market.Validate(); err != nil {
-		return st, err
-	}
-	return st, l.writeState(st)
-}
-
-// agrees refuses to run a state with another market than it was made with.
-func (cfg Config) agrees(st state) error {
-	if cfg.Market.Kind != "" && (cfg.Market.Kind != st.Market.Kind || cfg.Market.Seed != st.Market.Seed) {
-		return fmt.Errorf("%s was made with market %q, seed %d: use those, or another --state", cfg.Dir, st.Market.Kind, st.Market.Seed)
-	}
-	if cfg.Scale != 0 && cfg.Scale != st.Clock.Scale {
-		return fmt.Errorf("%s was made with scale %d: use that, or another --state", cfg.Dir, st.Clock.Scale)
-	}
-	return nil
 }
 
 // system is one run.

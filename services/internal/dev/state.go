@@ -23,7 +23,11 @@ var ErrNotRunning = errors.New("no system runs on this state")
 // ErrRunning says that another process has the state directory.
 var ErrRunning = errors.New("already in use")
 
-const stateFormat = 1
+const (
+	stateFormat = 1
+	stateFile   = "state.json"
+	unfinished  = ".new-" // what the name of a file begins with while it is written
+)
 
 // state is what a state directory fixes for its whole life.
 type state struct {
@@ -44,7 +48,7 @@ func (l layout) path(name string) string { return filepath.Join(l.dir, name) }
 // readState reads state.json, or returns ErrNoState.
 func (l layout) readState() (state, error) {
 	var s state
-	b, err := os.ReadFile(l.path("state.json"))
+	b, err := os.ReadFile(l.path(stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, fmt.Errorf("%s: %w; 'spotferry dev --state %s' makes one", l.dir, ErrNoState, l.dir)
 	}
@@ -52,12 +56,15 @@ func (l layout) readState() (state, error) {
 		return s, fmt.Errorf("reading the state: %w", err)
 	}
 	if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
-		return s, fmt.Errorf("%s is not a state file of Spotferry: move it away, or choose another --state", l.path("state.json"))
+		return s, fmt.Errorf("%s is not a state file of Spotferry: move it away, or choose another --state", l.path(stateFile))
 	}
 	if s.Format > stateFormat {
 		return s, fmt.Errorf("%s was written by a newer Spotferry (%s, format %d; this one reads %d): use that one", l.dir, s.Version, s.Format, stateFormat)
 	}
-	return s, s.Market.Validate()
+	if err := errors.Join(s.Market.Validate(), s.Clock.Validate()); err != nil {
+		return s, fmt.Errorf("%s: %w", l.path(stateFile), err)
+	}
+	return s, nil
 }
 
 // writeState writes state.json so that a crash leaves the old or the new one.
@@ -66,11 +73,11 @@ func (l layout) writeState(s state) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(l.path("state.json"), append(b, '\n'), 0o600)
+	return replaceFile(l.path(stateFile), append(b, '\n'), 0o600)
 }
 
 func replaceFile(path string, b []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
 	if err != nil {
 		return err
 	}

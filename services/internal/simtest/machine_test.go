@@ -113,12 +113,17 @@ func (m *machine) runAgent() error {
 	}
 	defer bus.Close()
 	began := time.Now()
+	skew := m.w.chance.between(-time.Hour, time.Hour, "skew", m.id)
+	if m.w.opt.trouble == quiet {
+		skew = 0
+	}
 	return agent.Run(m.ctx, agent.Config{
 		Bootstrap: m.boot, Dir: filepath.Join(m.w.dir, "machines", string(m.id)), Control: &control{Control: bus, m: m},
 		Metadata: metadata{m}, Processes: m.procs,
 		OpenStore:   func(events.StoreGrant) (checkpoint.Store, error) { return m.w.store, nil },
 		NoticeEvery: time.Second, WatchEvery: 3 * time.Second, Quiet: -1, LogEvery: 20 * time.Second,
 		Elapsed: func() time.Duration { return time.Since(began) + time.Hour }, Log: log,
+		Now: func() time.Time { return time.Now().Add(skew) },
 		Turn: func(part string) { turn(m.actor(part)) },
 	})
 }

@@ -42,10 +42,12 @@ type life struct {
 func (w *world) planes(stop <-chan struct{}) {
 	for n := 1; ; n++ {
 		l := w.newLife(n)
+		from := time.Now()
 		if !w.start(l, stop) {
 			l.close()
 			return
 		}
+		w.outage(from)
 		w.trace("control plane %d runs", n)
 		select {
 		case <-l.ctx.Done():
@@ -63,10 +65,12 @@ func (w *world) planes(stop <-chan struct{}) {
 			l.close()
 			return
 		}
+		from = time.Now()
 		l.close()
 		w.trace("control plane %d is gone", n)
 		sleep(w.ctx, w.chance.between(time.Second, 90*time.Second, "restart", n))
 		turn("plane-restart")
+		w.outage(from)
 	}
 }
 
@@ -74,6 +78,9 @@ func (w *world) newLife(n int) *life {
 	l := &life{w: w, n: n, link: newLink(w.current), ended: make(chan error, 1), count: map[string]int{}}
 	l.ctx, l.cancel = context.WithCancel(w.ctx)
 	l.link.wire = &wire{judge: l.judge, die: l.die}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.life = l
 	return l
 }
 

@@ -45,6 +45,9 @@ func (w *world) newSeller() {
 func (w *world) misbehave(c providertest.Call) providertest.Fault {
 	t := w.opt.trouble
 	about := []any{c.Op, c.About, c.N}
+	if w.shut.Load() {
+		return providertest.Fault{Mode: providertest.Fail, Kind: provider.Transient}
+	}
 	if !w.chaotic() || !w.chance.hits(t.seller, append(about, "seller")...) {
 		return providertest.Fault{}
 	}
@@ -107,6 +110,46 @@ func (w *world) shortages() {
 			turn(fmt.Sprint("shortage-", n))
 			w.fake.SetStock(p, -1)
 		})
+	}
+}
+
+// closures are times in which the seller answers nothing.
+func (w *world) closures() {
+	for n := 0; sleep(w.ctx, w.chance.wait(w.opt.trouble.closed, "closed", n)); n++ {
+		turn("closures")
+		if !w.chaotic() {
+			return
+		}
+		w.hits.add("seller answers nothing for minutes")
+		w.trace("the seller closes")
+		from := time.Now()
+		w.shut.Store(true)
+		sleep(w.ctx, w.chance.between(2*time.Minute, 20*time.Minute, "closed for", n))
+		turn("closures")
+		w.shut.Store(false)
+		w.trace("the seller opens")
+		w.outage(from)
+	}
+}
+
+// lies make the feed absurd about one pool for a while.
+func (w *world) lies() {
+	for n := 0; sleep(w.ctx, w.chance.wait(w.opt.trouble.lies, "lie", n)); n++ {
+		turn("lies")
+		if !w.chaotic() {
+			return
+		}
+		pools := w.market.Pools()
+		p := pools[w.chance.below(len(pools), "lie about", n)].Offer.Pool
+		kind := w.chance.below(4, "lie how", n)
+		w.hits.add("feed: absurd price")
+		w.fake.Quote(p, func(o events.Offer) events.Offer {
+			o.Price = []events.PerInstanceHour{0, -o.Price, o.Price / 200, o.Price * 200}[kind]
+			return o
+		})
+		sleep(w.ctx, w.chance.between(3*time.Minute, 15*time.Minute, "lies for", n))
+		turn("lies")
+		w.fake.Quote(p, nil)
 	}
 }
 

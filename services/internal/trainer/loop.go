@@ -92,12 +92,15 @@ func (l *loop) trainStep(started time.Time) error {
 	if step == l.ExitAtStep {
 		return exitf(l.ExitCode, "--exit-code-at-step: ending at step %d as asked", step)
 	}
+	// Before a save, too: whoever is killed in it has made the step.
+	if l.progress.due(l.now()) {
+		if err := l.report(); err != nil {
+			return err
+		}
+	}
 	if l.wanted || step%l.SaveEvery == 0 || step == l.Steps {
 		l.wanted = false
 		return l.save()
-	}
-	if l.progress.due(l.now()) {
-		return l.report()
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type Progress struct {
 
 // progressEvery is the least time between two writes of the progress file that
 // nothing but a step calls for.
-const progressEvery = 100 * time.Millisecond
+const progressEvery = 20 * time.Millisecond
 
 // progressFile replaces a file as training goes on.
 type progressFile struct {

@@ -1,0 +1,133 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/services/internal/console"
+)
+
+func TestWhatCannotBeOpened(t *testing.T) {
+	empty, made, held := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, dir := range []string{made, held} {
+		if _, err := (layout{dir}).establish(config(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release, err := layout{held}.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	for _, tc := range []struct {
+		name     string
+		dir      string
+		readable bool
+		is       error
+		says     string
+	}{
+		{"a directory that is not there", filepath.Join(empty, "none"), true, ErrNoState, "spotferry dev --state"},
+		{"a directory without a state", empty, true, ErrNoState, "spotferry dev --state"},
+		{"a state that nothing runs on, to change something", made, false, ErrNotRunning, "spotferry dev --state"},
+		{"a state in use whose credential is missing", held, true, os.ErrNotExist, "user.creds"},
+	} {
+		_, err := Open(t.Context(), tc.dir, tc.readable)
+		if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v; want %v and %q", tc.name, err, tc.is, tc.says)
+		}
+	}
+	if entries, err := os.ReadDir(empty); err != nil || len(entries) > 0 {
+		t.Errorf("looking left %v, %v", entries, err)
+	}
+}
+
+// TestASystemIsAskedWhileItRunsAndReadWhenItDoesNot goes once through the life of a state directory.
+func TestASystemIsAskedWhileItRunsAndReadWhenItDoesNot(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready, done := make(chan struct{}), make(chan error, 1)
+	cfg := Config{Dir: dir, Version: "1.2.3", Now: time.Now, Logger: zap.NewNop(), Scale: 240, Divide: 10, Ready: func() { close(ready) }}
+	go func() { done <- Run(ctx, cfg) }()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if clock, err := console.Ask[console.Clock](t.Context(), s.Client, console.GetClock, nil); err != nil || s.ReadOnly || clock.Version != "1.2.3" {
+		t.Errorf("clock %+v, read-only %v, %v", clock, s.ReadOnly, err)
+	}
+	if err := Run(t.Context(), Config{Dir: dir, Logger: zap.NewNop()}); !errors.Is(err, ErrRunning) {
+		t.Errorf("a second system: %v", err)
+	}
+	s.Close()
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatalf("asked to stop: %v", err)
+	}
+
+	s, err = Open(t.Context(), dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if jobs, err := console.Ask[[]console.Job](t.Context(), s.Client, console.GetJobs, nil); err != nil || jobs == nil || !s.ReadOnly {
+		t.Errorf("jobs %v, read-only %v, %v", jobs, s.ReadOnly, err)
+	}
+	var p *console.Problem
+	request := console.SubmitRequest{ID: "01jx3kr0zr5v9m2c7t4b6n0d9e", Spec: events.JobSpec{Policy: events.Policy{Budget: events.Dollar}}}
+	if _, err := console.Ask[console.Job](t.Context(), s.Client, console.DoSubmit, request); !errors.As(err, &p) || p.Code != "unavailable" {
+		t.Errorf("submitting: %v", err)
+	}
+}
+
+func TestAWorkdirIsKeptOnceUnderTheNameOfItsContent(t *testing.T) {
+	dir, work := t.TempDir(), t.TempDir()
+	if _, err := PackWorkdir(t.Context(), dir, work); !errors.Is(err, ErrNoState) {
+		t.Errorf("without a state: %v", err)
+	}
+	if _, err := (layout{dir}).establish(config(dir)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(work, "train.py")
+	write := func(text string) events.Archive {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a, err := PackWorkdir(t.Context(), dir, work)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	first, again, other := write("print(1)"), write("print(1)"), write("print(2)")
+	if first != again || first == other || first.Bytes == 0 || !strings.Contains(first.Object, first.Hash) {
+		t.Errorf("%+v\n%+v\n%+v", first, again, other)
+	}
+	objects := 0
+	err := filepath.WalkDir(filepath.Join(dir, "store"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".tar") {
+			objects++
+		}
+		return err
+	})
+	if err != nil || objects != 2 {
+		t.Errorf("the store has %d archives, %v; want 2", objects, err)
+	}
+	if _, err := PackWorkdir(t.Context(), dir, filepath.Join(work, "none")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "workdir") {
+		t.Errorf("a workdir that is not there: %v", err)
+	}
+}

@@ -1,0 +1,99 @@
+package dev
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spotferry/spotferry/bidder/trace"
+)
+
+// usable says why the directory cannot become a state directory, or nil: it is
+// one already, or holds nothing of anybody else. It touches nothing.
+func (l layout) usable() error {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return fmt.Errorf("the state directory cannot be read: %w", err)
+	}
+	foreign := ""
+	for _, e := range entries {
+		switch n := e.Name(); {
+		case n == stateFile:
+			return nil
+		case n == "lock" || n == "dev.log" || n == "examples" || n == "evidence":
+		case strings.HasPrefix(n, unfinished): // left over from a crash
+		case foreign == "":
+			foreign = n
+		}
+	}
+	if foreign != "" {
+		return fmt.Errorf("%s is not empty (it has %q) and holds no Spotferry state: choose another --state", l.dir, foreign)
+	}
+	return nil
+}
+
+// establish reads the state or makes it. The caller has the lock.
+func (l layout) establish(cfg Config) (state, error) {
+	st, err := l.readState()
+	if err == nil {
+		return st, cfg.agrees(st)
+	}
+	if !errors.Is(err, ErrNoState) {
+		return st, err
+	}
+	if st, err = newState(cfg); err != nil {
+		return st, err
+	}
+	return st, l.writeState(st)
+}
+
+// newState fixes what a state directory is made with.
+func newState(cfg Config) (state, error) {
+	mark := make([]byte, 6)
+	if _, err := rand.Read(mark); err != nil {
+		return state{}, err
+	}
+	now := cfg.Now()
+	market0 := now
+	if cfg.Market.Kind == "files" { // a recording begins with the first instant of its tick
+		tick := int64(trace.TickLength / time.Second)
+		market0 = time.Unix(now.Unix()/tick*tick, 0)
+	}
+	st := state{
+		Format: stateFormat, Version: cfg.Version, Created: now.UTC(), Org: org, Mark: "sf-" + hex.EncodeToString(mark),
+		Clock: trace.NewClock(now, market0, max(cfg.Scale, 1)), Market: cfg.Market, Divide: max(cfg.Divide, 1),
+	}
+	if st.Market.Kind == "" {
+		st.Market = trace.Spec{Kind: "model", Seed: 1}
+	}
+	st.Market.Seller = sellerName
+	if st.Market.Origin.IsZero() {
+		st.Market.Origin = st.Clock.Market0
+	}
+	if st.Market.Scale == 0 {
+		st.Market.Scale = st.Clock.Scale
+	}
+	return st, st.Market.Validate()
+}
+
+// agrees refuses to run a state on other terms than it was made with.
+func (cfg Config) agrees(st state) error {
+	was := ""
+	switch m := cfg.Market; {
+	case m.Kind != "" && (m.Kind != st.Market.Kind || m.Seed != st.Market.Seed):
+		was = fmt.Sprintf("market %q, seed %d", st.Market.Kind, st.Market.Seed)
+	case m.Files != nil && st.Market.Files != nil && m.Files.Dir != st.Market.Files.Dir:
+		was = fmt.Sprintf("the recorded market in %s", st.Market.Files.Dir)
+	case cfg.Scale != 0 && cfg.Scale != st.Clock.Scale:
+		was = fmt.Sprintf("scale %d", st.Clock.Scale)
+	case cfg.Divide != 0 && cfg.Divide != st.Divide:
+		was = fmt.Sprintf("timers divided by %d", st.Divide)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%s was made with %s: use that, or another --state", cfg.Dir, was)
+}

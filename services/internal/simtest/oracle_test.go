@@ -1,0 +1,443 @@
+package simtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotferry/spotferry/events"
+)
+
+// verdicts are what the oracles found, and what they found it in.
+type verdicts struct {
+	wrong   []string
+	print   string // of the whole history
+	history map[string][]message
+	notes   []string
+	load    load
+}
+
+// load says how much happened, so that a run of nothing is noticed.
+type load struct {
+	jobs, succeeded, placements, lost, machines, commits, steps, messages int
+}
+
+func (l *load) add(m load) {
+	l.jobs, l.succeeded, l.placements, l.lost = l.jobs+m.jobs, l.succeeded+m.succeeded, l.placements+m.placements, l.lost+m.lost
+	l.machines, l.commits, l.steps, l.messages = l.machines+m.machines, l.commits+m.commits, l.steps+m.steps, l.messages+m.messages
+}
+
+func (l load) String() string {
+	return fmt.Sprintf("%d jobs (%d succeeded), %d placements, %d steps lost of %d, %d commits, %d machines, %d messages",
+		l.jobs, l.succeeded, l.placements, l.lost, l.steps, l.commits, l.machines, l.messages)
+}
+
+// judge looks at everything once all is calm.
+func (w *world) judge() *verdicts {
+	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+	defer cancel()
+	h, err := w.history(ctx)
+	if err != nil {
+		w.fail("the streams cannot be read: %v", err)
+	}
+	r := &record{w: w, jobs: map[events.JobID]*story{}, leases: map[events.LeaseID]*purchase{}}
+	r.load.messages = len(h["JOBS"]) + len(h["MONEY"])
+	for _, name := range []string{"JOBS", "MONEY"} {
+		r.chains(name, h[name])
+	}
+	for _, m := range h["DLQ"] {
+		w.fail("a message was set aside: %.300s", m.text)
+	}
+	r.read(h["JOBS"])
+	for _, id := range w.order {
+		r.job(w.jobs[id], r.story(id))
+	}
+	r.machines()
+	r.books(h["MONEY"])
+	r.calls()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &verdicts{wrong: slices.Clone(w.wrong), print: fingerprint(h), history: h, notes: slices.Clone(w.notes), load: r.load}
+}
+
+// record is what the oracles make of the bare messages. It shares no fold with the services.
+type record struct {
+	w      *world
+	jobs   map[events.JobID]*story
+	leases map[events.LeaseID]*purchase
+	load   load
+}
+
+// story is what the stream tells of a job.
+type story struct {
+	id       events.JobID
+	placed   []placing
+	kept     []commit
+	void     int
+	rejected map[string]bool
+	ended    *events.JobEnded
+	endedAt  time.Time
+	closed   bool
+	newest   events.Event
+}
+
+type placing struct {
+	events.JobPlaced
+	at     time.Time
+	newest *commit // kept and not rejected, when it was placed
+}
+
+type commit struct {
+	events.JobCommitted
+	at time.Time
+}
+
+// purchase is what the stream tells of a lease.
+type purchase struct {
+	id       events.LeaseID
+	intended *events.LeaseIntended
+	at       time.Time
+	launched bool
+	instance []events.InstanceID // every one that it ever named
+	ended    *events.LeaseEnded
+}
+
+func (r *record) story(id events.JobID) *story {
+	if r.jobs[id] == nil {
+		r.jobs[id] = &story{id: id, rejected: map[string]bool{}}
+	}
+	return r.jobs[id]
+}
+
+// chains checks I-9's second half: numbers without a gap, each event naming the hash of the one before.
+func (r *record) chains(stream string, all []message) {
+	last := map[events.Aggregate]events.Event{}
+	for i, m := range all {
+		if m.sequence != uint64(i+1) {
+			r.w.fail("stream %s has sequence %d at place %d", stream, m.sequence, i+1)
+		}
+		if m.err != nil {
+			r.w.fail("stream %s sequence %d is no event: %v", stream, m.sequence, m.err)
+			continue
+		}
+		e := m.event
+		prev, hash := last[e.Aggregate], ""
+		if prev.Sequence > 0 {
+			hash, _ = prev.Hash()
+		}
+		if e.Sequence != prev.Sequence+1 || e.Prev != hash || string(e.ID) != fmt.Sprintf("%s-%d", e.Aggregate.Key(), e.Sequence) {
+			r.w.fail("stream %s sequence %d: %s does not follow %s", stream, m.sequence, e.ID, prev.ID)
+		}
+		last[e.Aggregate] = e
+	}
+}
+
+func (r *record) read(all []message) {
+	for _, m := range all {
+		switch e := m.event; e.Aggregate.Kind {
+		case "job":
+			r.readJob(r.story(events.JobID(e.Aggregate.ID)), e)
+		case "lease":
+			r.readLease(events.LeaseID(e.Aggregate.ID), e)
+		}
+	}
+}
+
+func (r *record) readJob(s *story, e events.Event) {
+	s.newest = e
+	switch f := e.Fact.(type) {
+	case events.JobPlaced:
+		if n := len(s.placed); n > 0 && f.Epoch <= s.placed[n-1].Epoch {
+			r.w.fail("I-1: job %s was placed under epoch %d after %d", s.id, f.Epoch, s.placed[n-1].Epoch)
+		}
+		s.placed = append(s.placed, placing{f, e.Time, s.best()})
+	case events.JobCommitted:
+		r.readCommit(s, e, f)
+	case events.JobCheckpointRejected:
+		s.rejected[f.Checkpoint.Name] = true
+	case events.JobEnded:
+		if s.ended != nil {
+			r.w.fail("job %s ended twice", s.id)
+		}
+		s.ended, s.endedAt = &f, e.Time
+	case events.JobClosed:
+		s.closed = true
+	}
+}
+
+func (s *story) best() *commit {
+	for _, c := range slices.Backward(s.kept) {
+		if !s.rejected[c.Checkpoint.Name] {
+			return &c
+		}
+	}
+	return nil
+}
+
+// readCommit keeps a commit of the epoch in force, and checks I-1 and what was committed.
+func (r *record) readCommit(s *story, e events.Event, f events.JobCommitted) {
+	if n := len(s.placed); n == 0 || s.placed[n-1].Epoch != f.Epoch || s.placed[n-1].Lease != f.Lease {
+		s.void++
+		r.w.hits.add("void commit in the stream")
+		return
+	}
+	if n := len(s.kept); n > 0 && s.kept[n-1].Epoch > f.Epoch {
+		r.w.fail("I-1: job %s: a commit of epoch %d stands behind one of %d", s.id, f.Epoch, s.kept[n-1].Epoch)
+	}
+	if want := weightsDigest(stateAfter(s.id, f.Checkpoint.Step)); f.Checkpoint.Weights != want {
+		r.w.fail("I-2: job %s: the checkpoint of step %d, epoch %d, holds another state than that step's", s.id, f.Checkpoint.Step, f.Epoch)
+	}
+	r.load.commits++
+	s.kept = append(s.kept, commit{f, e.Time})
+}
+
+func (r *record) readLease(id events.LeaseID, e events.Event) {
+	p := r.leases[id]
+	if p == nil {
+		p = &purchase{id: id}
+		r.leases[id] = p
+	}
+	switch f := e.Fact.(type) {
+	case events.LeaseIntended:
+		p.intended, p.at = &f, e.Time
+		r.believable(id, f.Offer)
+	case events.LeaseLaunched:
+		p.launched = true
+		p.instance = append(p.instance, f.Instance)
+	case events.LeaseTerminating:
+		if f.Instance != "" {
+			p.instance = append(p.instance, f.Instance)
+		}
+	case events.LeaseEnded:
+		if p.ended != nil {
+			r.w.fail("lease %s ended twice", id)
+		}
+		p.ended = &f
+		p.instance = append(p.instance, f.Instance)
+	}
+}
+
+// believable is I-14: no purchase rests on an absurd quote. The model's prices stay
+// within a fifth of a pool's level.
+func (r *record) believable(id events.LeaseID, o events.Offer) {
+	truth := r.w.market.Price(o.Pool, r.w.clock.Market(o.Seen)).Price
+	if o.Price <= truth/2 || o.Price >= truth*2 {
+		r.w.fail("I-14: lease %s was intended at %s in %s, where the price is %s", id, o.Price, o.Pool, truth)
+	}
+}
+
+func (r *record) leasesOf(id events.JobID) []*purchase {
+	var out []*purchase
+	for _, l := range slices.Sorted(maps.Keys(r.leases)) {
+		if l.Job() == id {
+			out = append(out, r.leases[l])
+		}
+	}
+	slices.SortFunc(out, func(a, b *purchase) int { return a.at.Compare(b.at) })
+	return out
+}
+
+// job checks one job's story against its trainers' own log.
+func (r *record) job(j *job, s *story) {
+	if !j.asked {
+		r.w.fail("job %s was never taken", j.id)
+		return
+	}
+	r.load.jobs++
+	r.load.placements += len(s.placed)
+	r.ending(j, s)
+	r.runs(j, s)
+	r.dwell(j)
+}
+
+// ending is I-11: with the trouble over, every job comes to its end; and to which.
+func (r *record) ending(j *job, s *story) {
+	w := r.w
+	if f, waits := s.newest.Fact.(events.JobWaiting); waits && j.tight && f.Reason != "" {
+		w.hits.add("job waits for a price that its budget bears")
+		return
+	}
+	if s.ended == nil || !s.closed {
+		row, _ := events.TypeOf(s.newest.Fact)
+		w.fail("I-11: job %s has neither ended nor closed; its newest event is %s: %.400v", j.id, row.Event, s.newest.Fact)
+		return
+	}
+	newest := s.best()
+	switch {
+	case s.ended.Outcome == events.Succeeded:
+		r.load.succeeded++
+		if newest == nil || newest.Checkpoint.Step != j.work.steps {
+			w.fail("I-2: job %s succeeded without the checkpoint of its last step, %d: %+v", j.id, j.work.steps, newest)
+		}
+	case s.ended.Outcome == events.Cancelled && !j.stopped.IsZero():
+	case s.ended.Outcome == events.OutOfBudget && j.tight:
+		w.hits.add("job out of budget")
+	default:
+		w.fail("job %s ended as %s: %s", j.id, s.ended.Outcome, s.ended.Reason)
+	}
+}
+
+// runs checks I-2, I-7 and I-8 for the trainers of a job.
+func (r *record) runs(j *job, s *story) {
+	w := r.w
+	var mine []*run
+	for _, run := range w.side.runs {
+		if run.job == j.id {
+			mine = append(mine, run)
+		}
+	}
+	for i, run := range mine {
+		r.load.steps += len(run.steps)
+		r.honest(run)
+		k := slices.IndexFunc(s.placed, func(p placing) bool { return p.Epoch == run.epoch })
+		if k < 0 {
+			w.fail("I-1: job %s: a trainer ran under epoch %d, which was never placed", j.id, run.epoch)
+			continue
+		}
+		for _, other := range mine[:i] {
+			if other.epoch == run.epoch {
+				w.fail("I-1: job %s: two trainers ran under epoch %d: %s and %s", j.id, run.epoch, other.pid, run.pid)
+			}
+			r.overlap(other, run)
+		}
+		r.resumed(s, s.placed[k], run)
+		if k > 0 {
+			r.regress(j, s.placed[k-1], s.placed[k], run, mine)
+		}
+	}
+}
+
+// honest checks that a trainer made one step after the other from what it was given.
+func (r *record) honest(run *run) {
+	at, now := run.from, run.had
+	if now != stateAfter(run.job, at) {
+		r.w.fail("I-7: job %s, epoch %d: what was restored is not the state of step %d", run.job, run.epoch, at)
+	}
+	for _, m := range run.steps {
+		at, now = at+1, now.next(at+1)
+		if m.step != at || m.state != now {
+			r.w.fail("job %s, epoch %d: step %d follows %d, or is of another chain", run.job, run.epoch, m.step, at-1)
+			return
+		}
+	}
+}
+
+// overlap bounds how long the loser of two trainers lives on: until it has
+// contact, its machine is taken away, or the silence limit.
+func (r *record) overlap(old, newer *run) {
+	if old.epoch > newer.epoch {
+		old, newer = newer, old
+	}
+	end := old.ended
+	if end.IsZero() {
+		end = time.Now()
+	}
+	t := r.w.timers
+	if both := end.Sub(newer.began); both > t.Silence+2*time.Minute {
+		r.w.fail("I-2: job %s: the trainer of epoch %d lived on for %s beside that of epoch %d", old.job, old.epoch, both, newer.epoch)
+	} else if both > 0 {
+		r.w.hits.add("two trainers at once")
+	}
+}
+
+// resumed is I-7: the newest committed checkpoint, or an older one with an event that says why.
+func (r *record) resumed(s *story, p placing, run *run) {
+	want := int64(0)
+	if p.newest != nil {
+		want = p.newest.Checkpoint.Step
+	}
+	named := int64(0)
+	if p.Resume != nil {
+		named = p.Resume.Step
+	}
+	if named != want {
+		r.w.fail("I-7: job %s, epoch %d: placed to resume from step %d, the newest committed is %d", s.id, p.Epoch, named, want)
+	}
+	if run.from != want && len(s.rejected) == 0 {
+		r.w.fail("I-7: job %s, epoch %d: resumed from step %d instead of %d", s.id, p.Epoch, run.from, want)
+	}
+}
+
+// regress is I-8: what a move loses is one interval and the time a checkpoint
+// takes to become true, and for as long as nobody could be told, that time.
+func (r *record) regress(j *job, from, to placing, next *run, all []*run) {
+	i := slices.IndexFunc(all, func(x *run) bool { return x.epoch == from.Epoch })
+	if i < 0 {
+		return
+	}
+	old, reached := all[i], all[i].from
+	var last time.Time
+	for _, m := range old.steps {
+		if m.at.After(to.at) {
+			break
+		}
+		reached, last = m.step, m.at
+	}
+	lost := max(reached-next.from, 0)
+	r.load.lost += int(lost)
+	away := r.w.away(old, last)
+	most := j.work.saveEvery + int64((j.work.saving+time.Minute+away)/j.work.step) + 1
+	if s := r.story(j.id); len(s.rejected) > 0 {
+		most += 2 * j.work.saveEvery // what was damaged is lost on top
+		r.w.hits.add("older checkpoint restored")
+	}
+	if lost > most {
+		r.w.fail("I-8: job %s lost %d steps between epochs %d and %d, at most %d are due (nobody could be told for %s)", j.id, lost, from.Epoch, to.Epoch, most, away)
+	}
+	if lost > 0 {
+		r.w.hits.add("steps lost in a move")
+	}
+}
+
+// away is for how long, during a run, its machine could not have told anybody.
+func (w *world) away(old *run, until time.Time) time.Duration {
+	id, _, _ := strings.Cut(old.pid, "/")
+	var all []window
+	all = append(all, w.outages...)
+	if m := w.machine(events.InstanceID(id)); m != nil {
+		m.mu.Lock()
+		all = append(all, m.offline...)
+		m.mu.Unlock()
+	}
+	var sum time.Duration
+	for _, o := range all {
+		// After a contact that was lost everything takes a moment to find back.
+		if d := earlier(o.to, until).Sub(later(o.from, old.began)); d > 0 {
+			sum += d + time.Minute
+		}
+	}
+	return sum
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// dwell is I-13: between two moves of our own accord lies the dwell time, market time.
+func (r *record) dwell(j *job) {
+	var last time.Time
+	for _, p := range r.leasesOf(j.id) {
+		if p.intended == nil || !p.launched || !p.intended.Purpose.Voluntary() {
+			continue
+		}
+		at := p.intended.Decision.Market
+		r.w.hits.add("voluntary move")
+		if !last.IsZero() && at.Sub(last) < r.w.timers.Dwell {
+			r.w.fail("I-13: job %s moved of its own accord %s after the last time, market time (lease %s)", j.id, at.Sub(last), p.id)
+		}
+		last = at
+	}
+}

@@ -1,0 +1,123 @@
+package simtest
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/events/natsbus/natsbustest"
+)
+
+var (
+	seedsFlag = flag.Int("seeds", 4, "how many seeds TestSeeds runs")
+	hoursFlag = flag.Float64("hours", 0, "virtual hours of each; 0: 6, or 2 with -short")
+	seedFlag  = flag.Int("seed", 0, "run this seed alone")
+	traceFlag = flag.Bool("trace", false, "print what happens to the world, as it happens")
+	logFlag   = flag.Bool("log", false, "print what the services say")
+)
+
+func hours() float64 {
+	switch {
+	case *hoursFlag > 0:
+		return *hoursFlag
+	case testing.Short():
+		return 2
+	}
+	return 6
+}
+
+// simulate runs one world to its end.
+func simulate(t *testing.T, seed uint64, h *hits, o options) *verdicts {
+	t.Helper()
+	if *logFlag {
+		c := zap.NewDevelopmentConfig()
+		c.DisableStacktrace, c.DisableCaller = true, true
+		o.log, _ = c.Build()
+	}
+	o.trace = *traceFlag
+	dir := natsbustest.Dir(t)
+	var v *verdicts
+	natsbustest.Bubble(t, func(t *testing.T) { v = newWorld(t, seed, dir, h, o).run() })
+	return v
+}
+
+// report says everything that is needed to understand a failure.
+func (v *verdicts) report(t *testing.T, seed uint64, o options) {
+	if len(v.wrong) == 0 {
+		return
+	}
+	t.Errorf("seed %d:\n  %s\n\nagain with: make sim SEED=%d SEEDS=1 HOURS=%v\n\nwhat happened to the world:\n  %s\n\nthe last events:\n  %s",
+		seed, strings.Join(v.wrong, "\n  "), seed, o.hours, strings.Join(v.notes, "\n  "), strings.Join(v.tail(200), "\n  "))
+}
+
+// tail is the newest events of the truth streams, in the order of their times.
+func (v *verdicts) tail(n int) []string {
+	all := append(slices.Clone(v.history["JOBS"]), v.history["MONEY"]...)
+	slices.SortStableFunc(all, func(a, b message) int { return a.event.Time.Compare(b.event.Time) })
+	var out []string
+	for _, m := range all[max(len(all)-n, 0):] {
+		row, _ := events.TypeOf(m.event.Fact)
+		out = append(out, fmt.Sprintf("%s %-22s %s %.300s", m.event.Time.Format("15:04:05.000"), row.Family+"."+row.Event, m.event.ID, brief(m.event.Fact)))
+	}
+	return out
+}
+
+// brief is a fact without the long record of how it was decided.
+func brief(f events.Fact) string {
+	var why string
+	switch d := f.(type) {
+	case events.LeaseIntended:
+		return fmt.Sprintf("%s at most %s, %s, reserved %s until %s", d.Offer.Pool, d.MaxPrice, d.Purpose, d.Reserved, d.PaidTill.Format(time.DateTime))
+	case events.LeaseDeclined:
+		for _, c := range d.Decision.Candidates {
+			why += fmt.Sprintf(" [%s %s]", c.Offer.Pool, c.WhyNot)
+		}
+		return d.Reason + ": " + d.Detail + why
+	case events.JobFailedOver:
+		return fmt.Sprintf("%s: %s to %s, %d steps lost", d.Record.Cause, d.Record.From.Lease, d.Record.To.Lease, d.Record.LostSteps)
+	}
+	return fmt.Sprintf("%+v", f)
+}
+
+func TestSeeds(t *testing.T) {
+	o := options{hours: hours(), jobs: 4, trouble: rough}
+	var seeds []uint64
+	for s := range *seedsFlag {
+		seeds = append(seeds, uint64(s+1))
+	}
+	if *seedFlag > 0 {
+		seeds = []uint64{uint64(*seedFlag)}
+	}
+	h := newHits()
+	var all load
+	began := time.Now()
+	for _, s := range seeds {
+		from := time.Now()
+		v := simulate(t, s, h, o)
+		v.report(t, s, o)
+		t.Logf("seed %d: %s; %s in %s", s, v.print, v.load, time.Since(from).Round(time.Millisecond))
+		all.add(v.load)
+	}
+	t.Logf("%d seeds of %v hours in %s: %s", len(seeds), o.hours, time.Since(began).Round(time.Millisecond), all)
+	for _, l := range h.lines() {
+		t.Log(l)
+	}
+}
+
+func TestTheSameSeedTwiceGivesTheSameHistory(t *testing.T) {
+	o := options{hours: 2, jobs: 4, trouble: rough}
+	s := uint64(max(*seedFlag, 1))
+	a, b := simulate(t, s, newHits(), o), simulate(t, s, newHits(), o)
+	if a.print != b.print {
+		t.Errorf("seed %d gave %s, then %s:\n%s", s, a.print, b.print, differ(a.history, b.history))
+	}
+	if c := simulate(t, s+1, newHits(), o); c.print == a.print {
+		t.Errorf("seed %d gave the same history as seed %d: %s", s+1, s, a.print)
+	}
+}
