@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ type duty struct {
 	air     *air
 	book    *Book
 	began   time.Time
-	healthy time.Time
+	healthy atomic.Pointer[time.Time]
 	last    map[events.LeaseID]*events.Event
 }
 
@@ -41,15 +42,22 @@ func (d *duty) moment() events.Moment {
 	return events.Moment{Control: now, Market: t0.Add(60 * now.Sub(d.began))}
 }
 
+// well says that the control plane's own connection is up from now on.
+func (d *duty) well() {
+	now := time.Now()
+	d.healthy.Store(&now)
+}
+
 // onDuty runs f beside a Service.
 func onDuty(t *testing.T, spec events.JobSpec, f func(d *duty)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &duty{t: t, log: eventstest.New(time.Second), air: &air{}, began: time.Now(), healthy: time.Now(), last: map[events.LeaseID]*events.Event{}}
+		d := &duty{t: t, log: eventstest.New(time.Second), air: &air{}, began: time.Now(), last: map[events.LeaseID]*events.Event{}}
+		d.well()
 		d.book = NewBook(d.log, d.moment)
 		s := New(Config{
 			Log: d.log, Signals: d.air, Book: d.book, Timers: events.DefaultTimers(), Now: d.moment, Logger: zap.NewNop(),
-			Healthy: func() time.Time { return d.healthy },
+			Healthy: func() time.Time { return *d.healthy.Load() },
 		})
 		if _, err := d.book.Submit(t.Context(), "j1", Submit{Attribution: attribution(), Spec: spec, By: "ann"}); err != nil {
 			t.Fatal(err)
@@ -143,7 +151,7 @@ func TestSilenceIsJudgedOnlyAfterHealthyTime(t *testing.T) {
 		d.beat(1, 7)
 		for range 20 { // our own connection flaps for five minutes: nothing can be said of the agent
 			time.Sleep(15 * time.Second)
-			d.healthy = time.Now()
+			d.well()
 		}
 		if f, at, ok := newest[events.JobLost](d); ok {
 			t.Fatalf("given up after %s: %+v", at, f)

@@ -16,7 +16,8 @@ import (
 // TestWhateverHappens has everything happen to an agent in a random order, and
 // then looks at what the gateway and the trainer saw.
 func TestWhateverHappens(t *testing.T) {
-	for seed := range uint64(25) {
+	// Each of the last three once had it ask for one commit for ever.
+	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 12, 149, 187} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inWorld(t, func(w *world, _ *events.JoinReply) {
 				r := rand.New(rand.NewPCG(seed, 0))
