@@ -170,7 +170,8 @@ type OfferChanged struct {
 // OfferExpired says that a pool's last offer may no longer be bought.
 type OfferExpired struct {
 	Pool   Pool   `json:"pool"`
-	Reason string `json:"reason"` // "stale", "gone"
+	Reason string `json:"reason"`         // "stale", "gone"
+	Last   *Offer `json:"last,omitempty"` // as it was last believed: what the next quote is compared with
 }
 
 // OfferQuarantined says that a seller quoted something that no decision may see.

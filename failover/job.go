@@ -33,7 +33,7 @@ type Job struct {
 	By          string
 
 	Phase    Phase
-	Wait     events.JobWaiting  // valid while Phase is Waiting
+	Wait     events.JobWaiting  // why no machine could be bought; zero unless one is sought
 	Stopping events.JobStopping // valid while Phase is Finishing
 	StopBy   time.Time          // control time after which a stop is enforced
 

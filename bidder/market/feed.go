@@ -41,6 +41,12 @@ func (f *feed) seed(o events.Offer) {
 	f.pools[o.Pool] = &known{last: &o, told: o.Seen, live: true, looked: o.Seen}
 }
 
+// recall tells of an offer that was believed before this process and has expired
+// since: nobody may buy it, and the next quote is compared with it.
+func (f *feed) recall(o events.Offer) {
+	f.pools[o.Pool] = &known{last: &o, looked: o.Seen}
+}
+
 // trust makes the next possible quote of a pool believed, whatever it cost before.
 func (f *feed) trust(p events.Pool) {
 	if k := f.pools[p]; k != nil {
@@ -181,7 +187,7 @@ func (f *feed) vanish(now events.Moment) []events.Fact {
 	for p, k := range f.pools {
 		if k.live && k.lastLook < f.looks {
 			k.live = false
-			facts = append(facts, events.OfferExpired{Pool: p, Reason: "gone"})
+			facts = append(facts, events.OfferExpired{Pool: p, Reason: "gone", Last: k.last})
 		}
 	}
 	return append(facts, f.expire(now)...)
@@ -193,7 +199,7 @@ func (f *feed) expire(now events.Moment) []events.Fact {
 	for p, k := range f.pools {
 		if k.live && !k.last.Fresh(now.Control) {
 			k.live = false
-			facts = append(facts, events.OfferExpired{Pool: p, Reason: "stale"})
+			facts = append(facts, events.OfferExpired{Pool: p, Reason: "stale", Last: k.last})
 		}
 		if idle := now.Control.Sub(k.looked); idle > forget || (k.last == nil && idle > refuseAgain) {
 			delete(f.pools, p)

@@ -163,9 +163,15 @@ func (w *Watcher) seed(ctx context.Context) error {
 	}, func(_ context.Context, e events.Event) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		c, ok := e.Fact.(events.OfferChanged)
-		if f := w.feeds[c.Offer.Pool.Seller]; ok && f != nil && f.limits.Check(c.Offer, w.cfg.Now()) == nil {
-			f.seed(c.Offer)
+		switch c := e.Fact.(type) {
+		case events.OfferChanged:
+			if f := w.feeds[c.Offer.Pool.Seller]; f != nil && f.limits.Check(c.Offer, w.cfg.Now()) == nil {
+				f.seed(c.Offer)
+			}
+		case events.OfferExpired:
+			if f := w.feeds[c.Pool.Seller]; f != nil && c.Last != nil && c.Last.Pool == c.Pool {
+				f.recall(*c.Last)
+			}
 		}
 		return nil
 	})

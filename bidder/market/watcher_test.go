@@ -221,6 +221,20 @@ func TestTheWatcher(t *testing.T) {
 		expect(t, b, "a quarantined: price "+reasonJump, "b gone")
 		stop()
 	})
+	bubble("remembers what an expired offer cost", func(t *testing.T) {
+		b, s := &board{last: map[string]events.Event{}}, &shop{}
+		s.offers = []events.Offer{nowQuote("a", 10*dollar)}
+		stop := watch(t, b, Feed{Seller: "acme", Source: s})
+		expect(t, b, "a at 10.000000000")
+		s.set(func(s *shop) { s.offers = nil })
+		time.Sleep(time.Minute)
+		expect(t, b, "a gone")
+		stop()
+		s.offers = []events.Offer{nowQuote("a", dollar/20)}
+		stop = watch(t, b, Feed{Seller: "acme", Source: s})
+		expect(t, b, "a quarantined: price "+reasonJump)
+		stop()
+	})
 }
 
 func TestAWatcherRefusesWhatItCannotDo(t *testing.T) {

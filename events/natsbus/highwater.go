@@ -44,7 +44,7 @@ type HighWaterConfig struct {
 	Every time.Duration
 	// Replicas of each stream, for those in memory: a broker that was restarted has lost them. 0: 1.
 	Replicas int
-	Log   *zap.Logger
+	Log      *zap.Logger
 }
 
 // mark is where a stream has been.

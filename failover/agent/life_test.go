@@ -52,6 +52,38 @@ func TestTheTrainerKnowsWhereItIs(t *testing.T) {
 	})
 }
 
+func TestEveryStepIsToldBeforeTheNextWithoutWaitingForAHeartbeat(t *testing.T) {
+	inWorld(t, func(w *world, _ *events.JoinReply) {
+		w.boot()
+		w.sleep(5 * time.Second)
+		before := len(w.gw.Record().Beats)
+		w.sleep(12 * time.Second) // a step a second, a heartbeat every five
+		beats := w.gw.Record().Beats[before-1:]
+		for i, b := range beats[1:] {
+			if b.Step < beats[i].Step || b.Step > beats[i].Step+1 {
+				t.Errorf("after step %d, step %d is told", beats[i].Step, b.Step)
+			}
+		}
+		if told, asked := beats[len(beats)-1].Step-beats[0].Step, len(beats)-1; told < 11 || asked > 16 {
+			t.Errorf("%d renewals tell of %d steps", asked, told)
+		}
+	})
+}
+
+func TestRenewalsForStepsAreSpacedHoweverFastTheStepsAre(t *testing.T) {
+	inWorld(t, func(w *world, _ *events.JoinReply) {
+		w.trainer.StepTime = 10 * time.Millisecond
+		w.trainer.SaveEvery = 1_000_000
+		w.cfg.ReadEvery = 10 * time.Millisecond
+		w.boot()
+		before := len(w.gw.Record().Beats)
+		w.sleep(10 * time.Second)
+		if n := len(w.gw.Record().Beats) - before; n < 40 || n > 52 {
+			t.Errorf("%d renewals in ten seconds, want one every 200 ms", n)
+		}
+	})
+}
+
 func TestALapsedHoldStopsCommitsAndNothingElse(t *testing.T) {
 	inWorld(t, func(w *world, _ *events.JoinReply) {
 		w.boot()

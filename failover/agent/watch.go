@@ -123,7 +123,7 @@ func (w *watcher) follow(ctx context.Context) {
 			w.a.cfg.Log.Warn("progress is only looked at now and then", zap.Error(err))
 		}
 	}
-	var last time.Time
+	var last os.FileInfo // a trainer may replace the file twice within one tick of its clock
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,12 +140,12 @@ func (w *watcher) follow(ctx context.Context) {
 		case <-tick.C:
 		}
 		info, err := os.Lstat(w.a.place.progress)
-		if err != nil || info.ModTime().Equal(last) {
+		if err != nil || last != nil && os.SameFile(info, last) && info.ModTime().Equal(last.ModTime()) {
 			continue
 		}
 		at := w.a.now()
 		if p, ok := readProgress(w.a.place.progress); ok {
-			last = info.ModTime()
+			last = info
 			w.a.post(func() { w.a.progressed(w, p, at) })
 		}
 	}

@@ -20,6 +20,7 @@ func (a ask) renew() (any, error) {
 	if err := a.read(&hb); err != nil {
 		return nil, err
 	}
+	hb.State, hb.Trouble = bounded(hb.State, maxWord), bounded(hb.Trouble, maxText)
 	j, s, err := a.g.job(a.ctx, a.job, a.epoch, hb.Lease)
 	if err != nil {
 		return nil, err

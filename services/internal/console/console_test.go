@@ -279,6 +279,17 @@ func TestWhatIsNotSubmitted(t *testing.T) {
 	})
 }
 
+func TestAnIDThatAnotherOrganisationHasIsTakenAndNothingIsShownOfIt(t *testing.T) {
+	served(t, nil, func(t *testing.T, d *desk) {
+		theirs := submit("secret")
+		theirs.Attribution.Org = "mallory"
+		d.at(50, "theirs", theirs)
+		if v, p := ask[Job](d, DoSubmit, request("theirs")); code(p) != "conflict" || v.Name != "" {
+			t.Errorf("%+v, %v", v, p)
+		}
+	})
+}
+
 func TestACancelIsTakenOnceAndNotAfterTheEnd(t *testing.T) {
 	served(t, nil, func(t *testing.T, d *desk) {
 		cancel := func(job string) (Job, *Problem) {
@@ -344,7 +355,9 @@ func FuzzRequests(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, subject string, body []byte) {
-		served(t, nil, func(t *testing.T, d *desk) {
+		d := newDesk(t)
+		d.at(0, tuned, submit("tuned"))
+		d.serve(func() {
 			var a answer[json.RawMessage]
 			if out := d.server.Handle(t.Context(), subject, body); json.Unmarshal(out, &a) != nil {
 				t.Fatalf("answered %q", out)

@@ -47,6 +47,10 @@ func Open(ctx context.Context, dir string, readable bool) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	return patiently(ctx, console.ErrUnreachable, func() (*Session, error) { return l.connect(ctx, st, readable) })
+}
+
+func (l layout) connect(ctx context.Context, st state, readable bool) (*Session, error) {
 	release, err := l.lock()
 	switch {
 	case errors.Is(err, ErrRunning):

@@ -69,7 +69,9 @@ func TestASystemIsAskedWhileItRunsAndReadWhenItDoesNot(t *testing.T) {
 	if clock, err := console.Ask[console.Clock](t.Context(), s.Client, console.GetClock, nil); err != nil || s.ReadOnly || clock.Version != "1.2.3" {
 		t.Errorf("clock %+v, read-only %v, %v", clock, s.ReadOnly, err)
 	}
-	if err := Run(t.Context(), Config{Dir: dir, Logger: zap.NewNop()}); !errors.Is(err, ErrRunning) {
+	hurried, hurry := context.WithCancel(t.Context())
+	hurry()
+	if err := Run(hurried, Config{Dir: dir, Logger: zap.NewNop()}); !errors.Is(err, ErrRunning) {
 		t.Errorf("a second system: %v", err)
 	}
 	s.Close()
@@ -78,10 +80,25 @@ func TestASystemIsAskedWhileItRunsAndReadWhenItDoesNot(t *testing.T) {
 		t.Fatalf("asked to stop: %v", err)
 	}
 
-	s, err = Open(t.Context(), dir, true)
+	first, err := Open(t.Context(), dir, true)
 	if err != nil {
 		t.Fatal(err)
 	}
+	type opened struct {
+		*Session
+		err error
+	}
+	second := make(chan opened)
+	go func() { // two commands that read at the same time take turns
+		s, err := Open(t.Context(), dir, true)
+		second <- opened{s, err}
+	}()
+	first.Close()
+	got := <-second
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	s = got.Session
 	defer s.Close()
 	if jobs, err := console.Ask[[]console.Job](t.Context(), s.Client, console.GetJobs, nil); err != nil || jobs == nil || !s.ReadOnly {
 		t.Errorf("jobs %v, read-only %v, %v", jobs, s.ReadOnly, err)

@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
-	release, err := l.lock()
+	release, err := patiently(ctx, ErrRunning, l.lock)
 	if err != nil {
 		return err
 	}

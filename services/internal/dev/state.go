@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,6 +89,25 @@ func replaceFile(path string, b []byte, mode os.FileMode) error {
 		err = os.Rename(f.Name(), path)
 	}
 	return err
+}
+
+// patience is how long a directory is waited for that is in use but not served:
+// by a command that reads it, or by a system that starts.
+const patience = 2 * time.Second
+
+// patiently tries until there is another error than the transient one, or none.
+func patiently[T any](ctx context.Context, transient error, try func() (T, error)) (T, error) {
+	for began := time.Now(); ; {
+		v, err := try()
+		if !errors.Is(err, transient) || time.Since(began) > patience {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, err
+		case <-time.After(patience / 40):
+		}
+	}
 }
 
 // lock takes the directory for this process, or returns ErrRunning. The kernel

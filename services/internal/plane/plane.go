@@ -66,7 +66,7 @@ type Plane struct {
 	ledger   *ledger.Service
 	console  *console.Server
 	vault    vault
-	started  time.Time
+	contact  contact
 	buying   buying
 }
 
@@ -81,7 +81,7 @@ func New(cfg Config) (*Plane, error) {
 	if cfg.Turn == nil {
 		cfg.Turn = func(string) {}
 	}
-	p := &Plane{cfg: cfg, bus: process.Bus{Log: cfg.Log}, started: cfg.Now()}
+	p := &Plane{cfg: cfg, bus: process.Bus{Log: cfg.Log}, contact: contact{conn: cfg.Conn, now: cfg.Now, since: cfg.Now()}}
 	p.jobs = failover.NewBook(cfg.Log, p.moment)
 	p.money = ledger.NewBook(cfg.Log, "/spotferry/ledger", cfg.Now)
 	p.vault = vault{js: cfg.Log.JetStream()}
@@ -92,7 +92,7 @@ func New(cfg Config) (*Plane, error) {
 	})
 	p.failover = failover.New(failover.Config{
 		Log: cfg.Log, Signals: p.bus, Book: p.jobs, Timers: cfg.Timers, Now: p.moment, Logger: cfg.Logger.Named("failover"),
-		Healthy: p.healthy, Slot: func() { cfg.Turn("failover") },
+		Healthy: p.contact.unbroken, Slot: func() { cfg.Turn("failover") },
 	})
 	p.ledger = ledger.New(ledger.Config{Log: cfg.Log, Book: p.money, Logger: cfg.Logger.Named("ledger"), Crash: cfg.Crash})
 	if err := p.newBuying(); err != nil {
@@ -106,10 +106,6 @@ func New(cfg Config) (*Plane, error) {
 }
 
 func (p *Plane) moment() events.Moment { return p.cfg.Clock.Moment(p.cfg.Now()) }
-
-// healthy is since when silence may be judged: this process's start, or the last
-// time its own connection came back.
-func (p *Plane) healthy() time.Time { return p.started }
 
 // push tells an agent to renew at once. A push that gets lost costs one heartbeat.
 func (p *Plane) push(job events.JobID, epoch int) {
