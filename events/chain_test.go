@@ -158,7 +158,7 @@ func TestTwoWritersOfOneNumberAreToldApart(t *testing.T) {
 
 func TestOwedReturnsOneKindInOrder(t *testing.T) {
 	t.Parallel()
-	e := events.Event{Commands: []events.Command{{ID: "1", Kind: events.Tell}, {ID: "2", Kind: events.Fence}, {ID: "3", Kind: events.Tell}}}
+	e := events.Event{Commands: []events.Command{{ID: "1", Kind: events.Tell}, {ID: "2", Kind: events.Release}, {ID: "3", Kind: events.Tell}}}
 	if got := events.Owed(e, events.Tell); !reflect.DeepEqual(got, []events.Command{e.Commands[0], e.Commands[2]}) {
 		t.Errorf("owed: %v", got)
 	}

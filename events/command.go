@@ -13,10 +13,9 @@ const (
 	Acquire CommandKind = "acquire"
 	// Release: the bidder gives Lease back and sees it gone. Answered by lease.ended.
 	Release CommandKind = "release"
-	// Tell: the gateway tells the agent of Epoch the Order. It is answered by what the agent then does.
+	// Tell: the gateway tells the agent of Epoch the Order, a start only after it
+	// has revoked the credentials of every epoch below. It is answered by what the agent then does.
 	Tell CommandKind = "tell"
-	// Fence: the gateway revokes the credentials of every epoch below Epoch.
-	Fence CommandKind = "fence"
 )
 
 // Order is what an agent is told. It reads the same from a push and from a renewal.

@@ -21,7 +21,6 @@ func Owed(j Job) []events.Command {
 		}
 	}
 	if j.Current != nil && j.Epoch > 0 {
-		out = append(out, events.Command{ID: fmt.Sprintf("fence-%s-%d", j.ID, j.Epoch), Kind: events.Fence, Epoch: j.Epoch})
 		out = append(out, j.order())
 	}
 	return out

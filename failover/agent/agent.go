@@ -58,6 +58,7 @@ type agent struct {
 	asked   time.Duration   // when it was last asked to save, or had saved by itself
 	awaited bool            // and nothing has come since
 	spoke   time.Duration   // when a renewal was last sent for a step
+	telling int             // how many of those have no answer yet
 	report  context.CancelFunc
 	fatal   error
 }

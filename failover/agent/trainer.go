@@ -168,14 +168,22 @@ func (a *agent) progressed(w *watcher, p progress, at time.Duration) {
 	}
 }
 
-// tellSteps has a step told soon after it is made, so that the record of a
-// machine that vanishes says how far it had come.
+// mostTelling is how many renewals that tell a step may wait for their answer.
+const mostTelling = 4
+
+// tellSteps has a step told as soon as it is made, so that the record of a
+// machine that vanishes says how far it had come. It does not wait for the answer
+// to the step before, which a busy gateway may take its time for.
 func (a *agent) tellSteps(now time.Duration) {
-	if a.stage != training || a.trainer.step <= a.trainer.told || now-a.spoke < a.tellEvery() {
+	if a.stage != training || a.trainer.step <= a.trainer.told || now-a.spoke < a.tellEvery() || a.telling >= mostTelling {
 		return
 	}
 	a.trainer.told, a.spoke = a.trainer.step, now
-	a.renewSoon()
+	a.telling++
+	a.spawn(func(ctx context.Context) {
+		_ = a.renewOnce(ctx) // one that is lost is made up for by the next
+		a.post(func() { a.telling-- })
+	})
 }
 
 func (a *agent) tellEvery() time.Duration {

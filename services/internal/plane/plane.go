@@ -132,31 +132,39 @@ func (p *Plane) Run(ctx context.Context) error {
 	return err
 }
 
-// serveAgents answers agents' requests, several at a time.
+// serveAgents answers agents' requests, several at a time, until ctx ends.
 func (p *Plane) serveAgents(ctx context.Context) error {
-	slots := make(chan struct{}, p.cfg.Parallel)
-	sub, err := p.cfg.Conn.QueueSubscribe("agent.*.*.*", "gateway", func(m *nats.Msg) {
-		slots <- struct{}{}
-		answer := func() {
-			defer func() { <-slots }()
-			_ = m.Respond(p.gateway.Handle(ctx, m.Subject, m.Data))
-		}
-		if p.cfg.Parallel == 1 {
-			p.cfg.Turn("gateway")
-			answer()
-			return
-		}
-		go answer()
-	})
+	sub, err := p.cfg.Conn.QueueSubscribeSync("agent.*.*.*", "gateway")
 	if err != nil {
 		return fmt.Errorf("serving agents: %w", err)
 	}
-	<-ctx.Done()
-	_ = sub.Unsubscribe()
-	for range cap(slots) {
-		slots <- struct{}{} // every answer under way has ended
+	var g errgroup.Group
+	g.SetLimit(p.cfg.Parallel)
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case err == nil && p.cfg.Parallel == 1:
+			p.cfg.Turn("gateway")
+			p.answer(ctx, m)
+		case err == nil:
+			g.Go(func() error { p.answer(ctx, m); return nil })
+		case errors.Is(err, nats.ErrSlowConsumer):
+			p.cfg.Logger.Warn("agent requests dropped: more came than can be answered")
+		default:
+			_ = g.Wait()
+			_ = sub.Unsubscribe() // of a connection that is closed there is none
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("serving agents: %w", err)
+		}
 	}
-	return ctx.Err()
+}
+
+func (p *Plane) answer(ctx context.Context, m *nats.Msg) {
+	if err := m.Respond(p.gateway.Handle(ctx, m.Subject, m.Data)); err != nil && ctx.Err() == nil {
+		p.cfg.Logger.Warn("answer to an agent not sent", zap.String("subject", m.Subject), zap.Error(err))
+	}
 }
 
 // accounts mints with credentials that outlive the silence limit twice over.
