@@ -37,6 +37,9 @@ func (j Job) acquire() events.Command {
 	c.NotTill = j.Wait.RetryAt
 	if j.Move != nil {
 		c.Avoid = []events.Pool{j.Move.From.Pool}
+		if to := j.Move.To; to.Lease != "" && to.Pool != j.Move.From.Pool {
+			c.Avoid = append(c.Avoid, to.Pool) // it went before its first step
+		}
 	}
 	return c
 }
