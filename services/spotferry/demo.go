@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,9 +35,10 @@ type demo struct {
 	market   string   // directory of recorded markets; "": a market made for the purpose
 	limit    time.Duration
 
-	session  session
-	jobs     []demoJob
-	timeline *follower
+	session    session
+	jobs       []demoJob
+	references sync.WaitGroup // of the jobs run without Spotferry
+	timeline   *follower
 }
 
 type demoJob struct {
@@ -75,6 +77,8 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	defer clean()
+	ctx, end := context.WithCancel(ctx)
+	defer func() { end(); d.references.Wait() }()
 	logger, err := fileLogger(filepath.Join(d.dir, "dev.log"))
 	if err != nil {
 		return err
@@ -123,7 +127,7 @@ func (d *demo) prepare() (clean func(), err error) {
 		d.dir, err = d.e.stateDir()
 	} else {
 		d.dir, err = os.MkdirTemp("", "spotferry-demo-")
-		clean = func() { _ = os.RemoveAll(d.dir) }
+		clean = func() { discard(d.dir) }
 	}
 	if err != nil {
 		return clean, err
@@ -141,6 +145,17 @@ func (d *demo) prepare() (clean func(), err error) {
 		}
 	}
 	return clean, nil
+}
+
+// discard removes dir and what is in it. Machines that were still there write
+// into it until they see that it goes.
+func discard(dir string) {
+	for range 50 {
+		if os.RemoveAll(dir) == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 func (d *demo) config() dev.Config {
@@ -211,7 +226,7 @@ func (d *demo) submitFile(ctx context.Context, file string, now events.Moment) e
 	d.e.term.Note("submitted %s as %s, budget %s", v.Name, v.ID, v.Budget.Dollars())
 	j := demoJob{id: v.ID, file: file, job: job, reference: make(chan reference, 1)}
 	if d.market == "" {
-		go func() { j.reference <- d.uninterrupted(ctx, j) }()
+		d.references.Go(func() { j.reference <- d.uninterrupted(ctx, j) })
 	} else {
 		j.reference <- reference{}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spotferry/spotferry/services/internal/console"
@@ -45,7 +46,8 @@ func (d *demo) uninterrupted(ctx context.Context, j demoJob) reference {
 	for k, v := range j.job.Spec.Envs {
 		c.Env = append(c.Env, k+"="+v)
 	}
-	c.Cancel = func() error { return c.Process.Kill() }
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the shell's children end with it
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = time.Second
 	if out, err := c.CombinedOutput(); err != nil {
 		if len(out) > 300 {

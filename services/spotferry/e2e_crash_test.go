@@ -45,11 +45,12 @@ func TestDevKilledTwentyTimesWhileAJobRuns(t *testing.T) {
 	s := quick(t)
 	job := ""
 	c := calm{name: "calm", steps: 600, saveEvery: 25, hidden: 128, seed: 7, pace: 60 * time.Millisecond}
-	last := fmt.Sprintf(`"step":%d,`, c.steps)
 	log := filepath.Join(s.evidence, "trainer.jsonl")
 	recorded := func(what string) func() bool {
 		return func() bool { b, _ := os.ReadFile(log); return strings.Contains(string(b), what) }
 	}
+	trained := func(step int) func() bool { return recorded(fmt.Sprintf(`"step":%d,`, step)) }
+	last := trained(c.steps)
 	// saving waits for a save that begins from now on, or for the end of training.
 	saving := func(phase string) func() bool {
 		n := -1
@@ -59,7 +60,7 @@ func TestDevKilledTwentyTimesWhileAJobRuns(t *testing.T) {
 			if n < 0 {
 				n = now
 			}
-			return now > n || strings.Contains(string(b), last)
+			return now > n || last()
 		}
 	}
 	objects := -1
@@ -74,7 +75,7 @@ func TestDevKilledTwentyTimesWhileAJobRuns(t *testing.T) {
 		if objects < 0 {
 			objects = n
 		}
-		return n > objects || recorded(last)()
+		return n > objects || last()
 	}
 	after := func(d time.Duration) func() bool {
 		var at time.Time
@@ -108,12 +109,12 @@ func TestDevKilledTwentyTimesWhileAJobRuns(t *testing.T) {
 		{"as another begins", false, saving("save-begin")},
 		{"as a save has ended", true, saving("save-end")},
 		{"while a save is shipped", true, shipping},
-		{"somewhat later", true, after(130 * time.Millisecond)},
+		{"a third of the way", true, trained(200)},
 		{"while it starts once more", false, after(150 * time.Millisecond)},
 		{"while it opens its streams", false, after(250 * time.Millisecond)},
-		{"after half a second of peace", true, after(500 * time.Millisecond)},
+		{"after some peace", true, trained(330)},
 		{"as a late save begins", true, saving("save-begin")},
-		{"as the last step is trained", true, recorded(last)},
+		{"as the last step is trained", true, last},
 		{"when the trainer has ended", true, func() bool { p, _ := s.trainerOf(job); return !p.alive() }},
 		{"while the end is accounted for", true, after(20 * time.Millisecond)},
 	} {
@@ -143,106 +144,45 @@ func TestDevKilledTwentyTimesWhileAJobRuns(t *testing.T) {
 	}
 }
 
-// settled compares the ledger with the meter of some jobs that are closed, finds nothing left
-// of them, and has the figures stay when nobody serves.
-func (s *installation) settled(jobs ...string) {
-	t := s.t
-	t.Helper()
-	r := readRecords(t, s.evidence)
-	bills := r.bills(t)
-	for _, job := range jobs {
-		bill := ask1[struct {
-			Total    string `json:"total"`
-			Reserved string `json:"reserved"`
-			Finality string `json:"finality"`
-		}](s, "bill", "show", job)
-		if want := dollarsOf(of(bills, job)); bill.Total != want || bill.Reserved != dollarsOf(0) || bill.Finality != "final" {
-			t.Errorf("job %s: the ledger says %+v, the meter %s", job, bill, want)
-		}
+// The market of the demonstration, and nobody at home half of the time.
+func TestDevKilledWhileMachinesAreTakenAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the whole system for most of a minute")
 	}
-	left := ask1[struct {
-		Items []struct{ State, Seller string } `json:"items"`
-	}](s, "instance", "ls")
-	if len(left.Items) != 0 {
-		t.Errorf("instances are left: %+v", left.Items)
+	t.Parallel()
+	s := install(t)
+	c := calm{name: "hunted", steps: 320, saveEvery: 20, hidden: 96, seed: 11, pace: 60 * time.Millisecond}
+	file := filepath.Join(t.TempDir(), "hunted.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(c.file(), "use_spot: false", "use_spot: true", 1)), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	until(t, "the last host has left", func() bool { return len(s.processes()) == 0 })
-	before := s.figures(jobs...)
-	s.stop()
-	for what, after := range s.figures(jobs...) {
-		same(t, what, before[what], after)
+	s.running = begin(t, "demo", "--seed", "5", "--job", file, "--state", s.dir, "--evidence", s.evidence)
+	until(t, "the demo's job trains", func() bool { return exists(filepath.Join(s.evidence, "trainer.jsonl")) })
+	s.running.kill()
+	for _, peace := range []time.Duration{900, 300, 1800, 600, 1200, 100, 2500, 700, 1500, 400} { // milliseconds
+		s.serve()
+		gone := time.Now().Add(peace * time.Millisecond)
+		until(t, "its time is over", func() bool { return time.Now().After(gone) })
+		s.running.kill()
 	}
-}
-
-// dollarsOf writes micro-dollars as -o json does.
-func dollarsOf(micros int64) string { return fmt.Sprintf("%d.%06d", micros/1e6, micros%1e6) }
-
-func TestWhateverDiesOnAMachineTheJobGoesOn(t *testing.T) {
-	s := quick(t)
 	s.serve()
-	cases := []struct {
-		name   string
-		victim func(job string, m machine) proc
-		stays  bool // on its machine
-		by     string
-	}{
-		{"trainer", func(job string, _ machine) proc { p, _ := s.trainerOf(job); return p }, true, ""},
-		{"agent", func(_ string, m machine) proc { return m.Agent }, false, "machine"},
-		{"host", func(_ string, m machine) proc { return m.Host }, false, "fault"},
+	ids := ask1[struct{ Items []jobShown }](s, "job", "ls").Items
+	if len(ids) != 1 {
+		t.Fatalf("there are %d jobs, want one", len(ids))
 	}
-	jobs := make([]string, len(cases))
-	job := func(i int) calm {
-		return calm{name: "kill-" + cases[i].name, steps: 200, saveEvery: 25, hidden: 96, seed: i + 1, pace: 60 * time.Millisecond}
+	job := ids[0].ID
+	j := s.closed(job)
+	r := readRecords(t, s.evidence)
+	lost := int64(0)
+	for _, n := range lostBefore(r.lives(t, job)) {
+		lost += n
 	}
-	for i := range cases {
-		jobs[i] = s.submit(job(i))
+	t.Logf("%d placements, %d reclaims, %d rows of kills; %d steps lost by our records, %d by the trainers'", j.Epochs, j.Reclaims, len(r.kills), j.LostSteps, lost)
+	if j.Status != "succeeded" || j.happened("job.ended") != 1 || j.Reclaims < 1 || j.LostSteps > lost {
+		t.Errorf("the job is %s (%s) after %d reclaims, and ended %d times", j.Status, j.Detail, j.Reclaims, j.happened("job.ended"))
 	}
-	first := make([]string, len(cases))
-	for i, tc := range cases {
-		until(t, tc.name+"'s job has saved", func() bool { _, step := s.trainerOf(jobs[i]); return step > 40 })
-		first[i] = ask1[jobShown](s, "job", "show", jobs[i]).Machine.Lease
-		m := s.machines(jobs[i])
-		if len(m) != 1 {
-			t.Fatalf("%s: the job has %d machines", tc.name, len(m))
-		}
-		p := tc.victim(jobs[i], m[0])
-		if !p.alive() {
-			t.Fatalf("%s: process %+v is not there", tc.name, p)
-		}
-		p.kill()
+	if final, _ := r.digests(t, job); final != j.Checkpoint.Weights || final != uninterrupted(t, c.script(0)) {
+		t.Errorf("the last trainer ended with weights %s, the job with %s: want those of a run without us", final, j.Checkpoint.Weights)
 	}
-	for i, tc := range cases {
-		j := s.closed(jobs[i])
-		r := readRecords(t, s.evidence)
-		lives := r.lives(t, jobs[i])
-		if j.Status != "succeeded" || len(lives) != 2 || lives[1].epoch <= lives[0].epoch {
-			t.Errorf("%s killed: the job is %s (%s), its trainers were %+v", tc.name, j.Status, j.Detail, lives)
-		}
-		if want := uninterrupted(t, job(i).script(0)); j.Checkpoint.Weights != want {
-			t.Errorf("%s killed: weights %s, want %s", tc.name, j.Checkpoint.Weights, want)
-		}
-		r.digests(t, jobs[i])
-		ended := map[string]string{}
-		for _, m := range r.meter {
-			if strings.HasPrefix(m.Instance, "i-"+jobs[i]) {
-				ended[m.Instance] = m.EndedBy
-			}
-		}
-		if tc.stays {
-			if len(ended) != 1 {
-				t.Errorf("%s killed: it had machines %v, want one", tc.name, ended)
-			}
-		} else if len(ended) != 2 || ended["i-"+first[i]] != tc.by {
-			t.Errorf("%s killed: its machines %v, want two, %s ended by %s", tc.name, ended, first[i], tc.by)
-		}
-		var lost int64
-		for _, n := range lostBefore(lives) {
-			lost += n
-		}
-		if lost == 0 || j.LostSteps > lost {
-			t.Errorf("%s killed: %d steps lost by our records, %d by the trainers'", tc.name, j.LostSteps, lost)
-		}
-		t.Logf("%s killed: %d steps lost by our records, %d by the trainers'", tc.name, j.LostSteps, lost)
-	}
-	s.settled(jobs...)
+	s.settled(job)
 }

@@ -86,6 +86,25 @@ func TestDemoAgainstTheRecordsOfItsParts(t *testing.T) {
 	s.checkAfterwards(d)
 }
 
+func TestADemoThatIsInterruptedLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a demonstration for some seconds")
+	}
+	t.Parallel()
+	tmp := t.TempDir()
+	p := beginIn(t, tmp, "demo")
+	until(t, "all three jobs train", func() bool { return p.over() || strings.Count(p.stderr.String(), " started ") >= 3 })
+	_ = p.Process.Signal(os.Interrupt)
+	until(t, "it ends", p.over)
+	if code := p.ProcessState.ExitCode(); exit(code) != exitInterrupted {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+	until(t, "nothing of it runs", func() bool { return len(processesIn(t, tmp)) == 0 })
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
 // check compares the summary with the records.
 func (d demonstrated) check(t *testing.T, r records) {
 	t.Helper()

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,72 +27,6 @@ type installation struct {
 	running  *program
 }
 
-// program is a child process of the test and what it has said so far.
-type program struct {
-	*exec.Cmd
-	began  time.Time
-	stderr *heard
-	stdout *heard
-	ended  chan struct{} // closed when it is gone
-}
-
-// heard is what a process wrote, and when it wrote first.
-type heard struct {
-	mu    sync.Mutex
-	buf   bytes.Buffer
-	first time.Time
-}
-
-func (h *heard) Write(b []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.first.IsZero() {
-		h.first = time.Now()
-	}
-	return h.buf.Write(b)
-}
-
-func (h *heard) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.buf.String()
-}
-
-// begin runs the program. Whatever becomes of the test, it does not outlive it.
-func begin(t *testing.T, args ...string) *program {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{Cmd: exec.Command(exe, args...), began: time.Now(), stderr: &heard{}, stdout: &heard{}, ended: make(chan struct{})}
-	p.Stdout, p.Stderr = p.stdout, p.stderr
-	p.Env = append(os.Environ(), "GOCOVERDIR="+t.TempDir())
-	p.Dir = t.TempDir() // no source tree around it
-	p.WaitDelay = 10 * time.Second
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = p.Wait(); close(p.ended) }()
-	t.Cleanup(p.kill)
-	return p
-}
-
-// kill ends it as the kernel would, and waits.
-func (p *program) kill() {
-	_ = p.Process.Kill()
-	<-p.ended
-}
-
-func (p *program) over() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
-
 // install prepares a state directory; nothing runs yet. What is left of its
 // machines when the test ends is killed.
 func install(t *testing.T, flags ...string) *installation {
@@ -111,9 +41,9 @@ func install(t *testing.T, flags ...string) *installation {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the end of dev.log:\n%s", tail(filepath.Join(s.dir, "dev.log"), 6000))
-			if keep := os.Getenv("E2E_KEEP"); keep != "" {
-				_ = os.CopyFS(filepath.Join(keep, t.Name()), os.DirFS(dir))
-			}
+		}
+		if keep := os.Getenv("SPOTFERRY_E2E_KEEP"); keep != "" { // to look at it afterwards
+			_ = os.CopyFS(filepath.Join(keep, t.Name()), os.DirFS(dir))
 		}
 		if s.running != nil {
 			s.running.kill()
@@ -162,14 +92,6 @@ func (s *installation) stop() {
 	if code := s.running.ProcessState.ExitCode(); code != 0 {
 		s.t.Errorf("dev exited with %d: %s", code, s.running.stderr)
 	}
-}
-
-// result of a command that was run to its end, within patience.
-func command(t *testing.T, args ...string) result {
-	t.Helper()
-	p := begin(t, args...)
-	until(t, strings.Join(args, " ")+" ends", p.over)
-	return result{p.ProcessState.ExitCode(), p.stdout.String(), p.stderr.String()}
 }
 
 func (s *installation) command(args ...string) result {
@@ -291,76 +213,6 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// proc is a process, by pid and start time.
-type proc struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start"`
-}
-
-// alive says whether it is there and not just waiting to be collected.
-func (p proc) alive() bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
-	if err != nil {
-		return false
-	}
-	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
-		return false
-	}
-	start, err := strconv.ParseUint(f[19], 10, 64)
-	return err == nil && (p.Start == 0 || start == p.Start)
-}
-
-func (p proc) kill() {
-	if p.alive() {
-		_ = syscall.Kill(p.PID, syscall.SIGKILL)
-	}
-}
-
-// processes are those that run from the state directory's copy of the program, or in one of
-// its directories: hosts, agents, trainers and their shells.
-func (s *installation) processes() (found []proc) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		for _, link := range []string{"exe", "cwd"} {
-			to, err := os.Readlink(filepath.Join("/proc", e.Name(), link))
-			if err == nil && strings.HasPrefix(to, s.dir+"/") {
-				if p := (proc{PID: pid}); p.alive() {
-					found = append(found, p)
-				}
-				break
-			}
-		}
-	}
-	return found
-}
-
-// machine is the local seller's record of an instance's processes.
-type machine struct {
-	dir         string
-	Host, Agent proc
-}
-
-// machines are those of a job that run, by their directories in the seller's.
-func (s *installation) machines(job string) (out []machine) {
-	dirs, _ := filepath.Glob(filepath.Join(s.dir, "seller", "instances", job+"-*"))
-	for _, d := range dirs {
-		m := machine{dir: d}
-		b, err := os.ReadFile(filepath.Join(d, "host.json"))
-		if err == nil && json.Unmarshal(b, &m) == nil && m.Host.alive() {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
 // uninterrupted runs a job's script in a plain shell, as fast as it goes, and
 // returns the digest of the weights it ends with.
 func uninterrupted(t *testing.T, scripts ...string) string {
@@ -384,39 +236,6 @@ func uninterrupted(t *testing.T, scripts ...string) string {
 		t.Fatal(err)
 	}
 	return digest
-}
-
-// same compares what two commands printed.
-func same(t *testing.T, what string, before, after result) {
-	t.Helper()
-	if before.code != 0 || after.code != 0 {
-		t.Errorf("%s: exit %d then %d: %s%s", what, before.code, after.code, before.err, after.err)
-	}
-	if before.out == after.out {
-		return
-	}
-	b, a := strings.Split(before.out, "\n"), strings.Split(after.out, "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			t.Errorf("%s: line %d was %q, is %q", what, i+1, b[i], a[i])
-			return
-		}
-	}
-	t.Errorf("%s: had %d lines, has %d", what, len(b), len(a))
-}
-
-// figures are what the reading commands say of the jobs.
-func (s *installation) figures(jobs ...string) map[string]result {
-	s.t.Helper()
-	all := map[string]result{}
-	commands := [][]string{{"failover", "ls"}, {"bill", "show"}, {"job", "ls"}}
-	for _, j := range jobs {
-		commands = append(commands, []string{"job", "show", j}, []string{"bill", "show", j})
-	}
-	for _, c := range commands {
-		all[strings.Join(c, " ")] = s.command(append(slices.Clone(c), "-o", "json")...)
-	}
-	return all
 }
 
 func exists(path string) bool {
