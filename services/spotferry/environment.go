@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/services/internal/dev"
+	"github.com/spotferry/spotferry/services/internal/jobfile"
 	"github.com/spotferry/spotferry/services/internal/terminal"
 )
 
@@ -67,7 +68,10 @@ func (e *environment) packWorkdir(ctx context.Context, dir string) (events.Archi
 	if err != nil {
 		return events.Archive{}, err
 	}
-	return dev.PackWorkdir(ctx, state, dir)
+	return dev.StoreWorkdir(ctx, state, func(w io.Writer) error {
+		_, err := jobfile.Pack(ctx, dir, w)
+		return err
+	})
 }
 
 // execute carries out one command line and says what went wrong.

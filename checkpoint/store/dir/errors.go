@@ -17,7 +17,7 @@ func missing(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w: %w", checkpoint.ErrNotFound, err)
-	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EUCLEAN):
+	case errors.Is(err, syscall.EIO), damaged(err):
 		return fmt.Errorf("%w: %w", checkpoint.ErrCorrupt, err)
 	}
 	return err

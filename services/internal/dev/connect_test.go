@@ -3,6 +3,7 @@ package dev
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,20 +112,19 @@ func TestASystemIsAskedWhileItRunsAndReadWhenItDoesNot(t *testing.T) {
 }
 
 func TestAWorkdirIsKeptOnceUnderTheNameOfItsContent(t *testing.T) {
-	dir, work := t.TempDir(), t.TempDir()
-	if _, err := PackWorkdir(t.Context(), dir, work); !errors.Is(err, ErrNoState) {
+	dir := t.TempDir()
+	pack := func(text string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+	}
+	if _, err := StoreWorkdir(t.Context(), dir, pack("")); !errors.Is(err, ErrNoState) {
 		t.Errorf("without a state: %v", err)
 	}
 	if _, err := (layout{dir}).establish(config(dir)); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(work, "train.py")
 	write := func(text string) events.Archive {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		a, err := PackWorkdir(t.Context(), dir, work)
+		a, err := StoreWorkdir(t.Context(), dir, pack(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestAWorkdirIsKeptOnceUnderTheNameOfItsContent(t *testing.T) {
 	if err != nil || objects != 2 {
 		t.Errorf("the store has %d archives, %v; want 2", objects, err)
 	}
-	if _, err := PackWorkdir(t.Context(), dir, filepath.Join(work, "none")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "workdir") {
-		t.Errorf("a workdir that is not there: %v", err)
+	if _, err := StoreWorkdir(t.Context(), dir, func(io.Writer) error { return os.ErrNotExist }); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a workdir that cannot be packed: %v", err)
 	}
 }

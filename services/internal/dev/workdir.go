@@ -14,13 +14,12 @@ import (
 	"github.com/spotferry/spotferry/checkpoint"
 	"github.com/spotferry/spotferry/checkpoint/store/dir"
 	"github.com/spotferry/spotferry/events"
-	"github.com/spotferry/spotferry/services/internal/jobfile"
 )
 
-// PackWorkdir puts a working directory into the store of a state directory,
-// under the name of its content, from where machines fetch it. The same content
-// is stored once.
-func PackWorkdir(ctx context.Context, stateDir, workdir string) (a events.Archive, err error) {
+// StoreWorkdir puts a packed working directory into the store of a state
+// directory, under the name of its content, from where machines fetch it. The
+// same content is stored once. pack writes the archive.
+func StoreWorkdir(ctx context.Context, stateDir string, pack func(io.Writer) error) (a events.Archive, err error) {
 	st, err := layout{stateDir}.readState()
 	if err != nil {
 		return a, err
@@ -31,7 +30,7 @@ func PackWorkdir(ctx context.Context, stateDir, workdir string) (a events.Archiv
 	}
 	defer func() { f.Close(); _ = os.Remove(f.Name()) }()
 	h := blake3.New(32, nil)
-	if _, err := jobfile.Pack(ctx, workdir, io.MultiWriter(f, h)); err != nil {
+	if err := pack(io.MultiWriter(f, h)); err != nil {
 		return a, err
 	}
 	size, err := f.Seek(0, io.SeekCurrent)

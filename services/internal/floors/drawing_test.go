@@ -44,6 +44,7 @@ var drawing = []room{
 	{path: "failover", floor: 1, never: []string{"checkpoint"}},
 	{path: "events/natsbus", floor: 1, never: []string{"checkpoint"}},
 	{path: "events/eventstest", floor: 1, support: true},
+	{path: "events/natsbus/natsbustest", floor: 1, support: true},
 	{path: "checkpoint/framework", floor: 1},
 	{path: "checkpoint/store/*", floor: 1},
 	{path: "checkpoint/storetest", floor: 1, support: true},
