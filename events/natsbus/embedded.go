@@ -128,7 +128,9 @@ func withAccounts(opts *server.Options, o *Operator, dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading the operator's own claims: %w", err)
 	}
-	resolver, err := server.NewDirAccResolver(dir, 0, time.Hour, server.HardDelete)
+	// A server on its own has nobody to ask for an account that it does not have:
+	// whoever comes with one that was deleted is refused at once.
+	resolver, err := server.NewDirAccResolver(dir, 0, time.Hour, server.HardDelete, server.FetchTimeout(time.Microsecond))
 	if err != nil {
 		return fmt.Errorf("opening the account directory %s: %w", dir, err)
 	}

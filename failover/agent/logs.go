@@ -114,6 +114,9 @@ func (l *logs) ship(ctx context.Context, ctl Control, every, timeout time.Durati
 			l.drain(last, ctl, time.Second)
 			return
 		case <-tick.C:
+			if ctx.Err() != nil {
+				continue
+			}
 			turn("logs")
 			l.drain(ctx, ctl, timeout)
 		}

@@ -43,6 +43,9 @@ func (a *agent) renew(ctx context.Context) {
 		case <-a.cfg.Control.Hints():
 		case <-a.poke:
 		}
+		if ctx.Err() != nil {
+			return
+		}
 		a.cfg.Turn("renew")
 		err := a.renewOnce(ctx)
 		if (err != nil) != lost && ctx.Err() == nil {

@@ -2,8 +2,10 @@ package simtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spotferry/spotferry/events"
@@ -16,11 +18,12 @@ type job struct {
 	id      events.JobID
 	work    work
 	spec    events.JobSpec
-	at      time.Duration // when it is submitted
-	cancel  time.Duration // when it is cancelled, 0: never
-	tight   bool          // its budget does not suffice
-	stopped time.Time     // when the cancellation was accepted
-	asked   bool          // it was submitted
+	limit   events.MicroUSD // what it may cost
+	at      time.Duration   // when it is submitted
+	cancel  time.Duration   // when it is cancelled, 0: never
+	tight   bool            // its budget does not suffice
+	stopped time.Time       // when the cancellation was accepted
+	asked   bool            // it was submitted
 }
 
 // drawJobs draws what there is to do.
@@ -58,6 +61,7 @@ func (w *world) drawJobs() {
 				Work:       events.Work{Steps: j.work.steps, HoursOnS: map[string]int64{"*": int64(market / time.Second)}},
 			},
 		}
+		j.limit = budget
 		w.jobs[j.id] = j
 		w.order = append(w.order, j.id)
 	}
@@ -126,15 +130,36 @@ func (w *world) submit(j *job) {
 		w.fail("job %s was refused: %v", j.id, err)
 		return
 	}
+	w.mu.Lock()
 	j.asked = true
+	w.mu.Unlock()
 	w.trace("job %s submitted: %d steps, budget %s, %s", j.id, j.work.steps, j.spec.Policy.Budget, j.spec.Policy.Spot.Mode)
 	if j.cancel == 0 || !sleep(w.ctx, j.cancel-j.at) {
 		return
 	}
 	v, err := insist[console.Job](w, about, console.DoCancel, console.CancelRequest{Job: string(j.id), Reason: "changed my mind"})
 	if err == nil && v.Status == string(events.Cancelled) {
+		w.mu.Lock()
 		j.stopped = time.Now()
+		w.mu.Unlock()
 		w.hits.add("job cancelled")
 		w.trace("job %s cancelled", j.id)
 	}
+}
+
+// owner is what a job's owner knows: that it was taken, and when its cancellation was, if it was.
+func (w *world) owner(j *job) (taken bool, stopped time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return j.asked, j.stopped
+}
+
+// answers is what a person is told of everything, as text.
+func (w *world) answers(about string) string {
+	var out strings.Builder
+	for _, v := range []console.Verb{console.GetJobs, console.GetFailovers, console.GetBill} {
+		a, err := insist[json.RawMessage](w, about, v, console.Query{})
+		fmt.Fprintf(&out, "%s: %s %v\n", v, a, err)
+	}
+	return out.String()
 }

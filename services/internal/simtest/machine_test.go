@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +36,6 @@ type machine struct {
 	mu      sync.Mutex
 	warned  bool
 	by      time.Time // the deadline of the warning
-	cutOff  time.Time // when its network was cut, zero: it is not
 	offline []window
 }
 
@@ -100,6 +101,10 @@ func (m *machine) live() {
 	m.w.fake.Kill(m.id, "machine")
 }
 
+// local is text as it would be on a machine of its own: this test's directory is
+// another in every run.
+func (m *machine) local(text string) string { return strings.ReplaceAll(text, m.w.dir, "") }
+
 func (m *machine) actor(part string) string { return part + "-" + string(m.id) }
 
 func (m *machine) runAgent() error {
@@ -123,7 +128,7 @@ func (m *machine) runAgent() error {
 		OpenStore:   func(events.StoreGrant) (checkpoint.Store, error) { return m.w.store, nil },
 		NoticeEvery: time.Second, WatchEvery: 3 * time.Second, Quiet: -1, LogEvery: 20 * time.Second,
 		Elapsed: func() time.Duration { return time.Since(began) + time.Hour }, Log: log,
-		Now: func() time.Time { return time.Now().Add(skew) },
+		Now:  func() time.Time { return time.Now().Add(skew) },
 		Turn: func(part string) { turn(m.actor(part)) },
 	})
 }
@@ -246,16 +251,22 @@ func (c *control) Commit(ctx context.Context, r events.CommitRequest) error {
 
 // Reject implements agent.Control.
 func (c *control) Reject(ctx context.Context, r events.RejectRequest) error {
+	r.Path, r.Detail = c.m.local(r.Path), c.m.local(r.Detail)
 	return c.ask(ctx, events.VerbReject, func(ctx context.Context) error { return c.Control.Reject(ctx, r) })
 }
 
 // Done implements agent.Control.
 func (c *control) Done(ctx context.Context, r events.DoneRequest) error {
+	r.Reason = c.m.local(r.Reason)
 	return c.ask(ctx, events.VerbDone, func(ctx context.Context) error { return c.Control.Done(ctx, r) })
 }
 
 // Log implements agent.Control.
 func (c *control) Log(ctx context.Context, b events.LogBatch) error {
+	b.Lines = slices.Clone(b.Lines)
+	for i := range b.Lines {
+		b.Lines[i].Text = c.m.local(b.Lines[i].Text)
+	}
 	return c.ask(ctx, events.VerbLog, func(ctx context.Context) error { return c.Control.Log(ctx, b) })
 }
 

@@ -68,9 +68,6 @@ func (l *link) heal() {
 	})
 }
 
-// reset breaks what is open.
-func (l *link) reset() { l.each(func(c *cable) { c.Close() }) }
-
 func (l *link) each(f func(*cable)) {
 	l.mu.Lock()
 	var all []*cable

@@ -105,9 +105,9 @@ func (r *record) books(all []message) {
 		w.fail("I-9: the ledger has %s, the seller's meter %s", ledger, total)
 	}
 	for _, id := range w.order {
-		if over := spent[id] - w.jobs[id].spec.Policy.Budget; over > 0 {
+		if over := spent[id] - w.jobs[id].limit; over > 0 {
 			if excuse := r.excuse(id); over > excuse {
-				w.fail("I-3: job %s has cost %s of %s; %s of that is the seller's own doing", id, spent[id], w.jobs[id].spec.Policy.Budget, excuse)
+				w.fail("I-3: job %s has cost %s of %s; %s of that is the seller's own doing", id, spent[id], w.jobs[id].limit, excuse)
 			} else {
 				w.hits.add("budget overrun by the seller's doing")
 			}
@@ -171,8 +171,12 @@ func (r *record) calls() {
 		case provider.OpLaunch:
 			lease := events.LeaseID(c.about)
 			launches[lease]++
-			if j := w.jobs[lease.Job()]; launches[lease] == 1 && j != nil && !j.stopped.IsZero() && c.at.After(j.stopped) {
-				w.fail("I-12: lease %s was asked for %s after job %s was cancelled", lease, c.at.Sub(j.stopped), j.id)
+			j := w.jobs[lease.Job()]
+			if j == nil || launches[lease] > 1 {
+				continue
+			}
+			if _, stopped := w.owner(j); !stopped.IsZero() && c.at.After(stopped) {
+				w.fail("I-12: lease %s was asked for %s after job %s was cancelled", lease, c.at.Sub(stopped), j.id)
 			}
 		case provider.OpTerminate:
 			ends[c.about]++

@@ -3,11 +3,11 @@ package simtest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spotferry/spotferry/bidder/provider/providertest"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -18,6 +18,7 @@ type verdicts struct {
 	history map[string][]message
 	notes   []string
 	load    load
+	closed  bool // every job has come to its end
 }
 
 // load says how much happened, so that a run of nothing is noticed.
@@ -60,189 +61,13 @@ func (w *world) judge() *verdicts {
 	r.calls()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &verdicts{wrong: slices.Clone(w.wrong), print: fingerprint(h), history: h, notes: slices.Clone(w.notes), load: r.load}
-}
-
-// record is what the oracles make of the bare messages. It shares no fold with the services.
-type record struct {
-	w      *world
-	jobs   map[events.JobID]*story
-	leases map[events.LeaseID]*purchase
-	load   load
-}
-
-// story is what the stream tells of a job.
-type story struct {
-	id       events.JobID
-	placed   []placing
-	kept     []commit
-	void     int
-	rejected map[string]bool
-	ended    *events.JobEnded
-	endedAt  time.Time
-	closed   bool
-	newest   events.Event
-}
-
-type placing struct {
-	events.JobPlaced
-	at     time.Time
-	newest *commit // kept and not rejected, when it was placed
-}
-
-type commit struct {
-	events.JobCommitted
-	at time.Time
-}
-
-// purchase is what the stream tells of a lease.
-type purchase struct {
-	id       events.LeaseID
-	intended *events.LeaseIntended
-	at       time.Time
-	launched bool
-	instance []events.InstanceID // every one that it ever named
-	ended    *events.LeaseEnded
-}
-
-func (r *record) story(id events.JobID) *story {
-	if r.jobs[id] == nil {
-		r.jobs[id] = &story{id: id, rejected: map[string]bool{}}
-	}
-	return r.jobs[id]
-}
-
-// chains checks I-9's second half: numbers without a gap, each event naming the hash of the one before.
-func (r *record) chains(stream string, all []message) {
-	last := map[events.Aggregate]events.Event{}
-	for i, m := range all {
-		if m.sequence != uint64(i+1) {
-			r.w.fail("stream %s has sequence %d at place %d", stream, m.sequence, i+1)
-		}
-		if m.err != nil {
-			r.w.fail("stream %s sequence %d is no event: %v", stream, m.sequence, m.err)
-			continue
-		}
-		e := m.event
-		prev, hash := last[e.Aggregate], ""
-		if prev.Sequence > 0 {
-			hash, _ = prev.Hash()
-		}
-		if e.Sequence != prev.Sequence+1 || e.Prev != hash || string(e.ID) != fmt.Sprintf("%s-%d", e.Aggregate.Key(), e.Sequence) {
-			r.w.fail("stream %s sequence %d: %s does not follow %s", stream, m.sequence, e.ID, prev.ID)
-		}
-		last[e.Aggregate] = e
-	}
-}
-
-func (r *record) read(all []message) {
-	for _, m := range all {
-		switch e := m.event; e.Aggregate.Kind {
-		case "job":
-			r.readJob(r.story(events.JobID(e.Aggregate.ID)), e)
-		case "lease":
-			r.readLease(events.LeaseID(e.Aggregate.ID), e)
-		}
-	}
-}
-
-func (r *record) readJob(s *story, e events.Event) {
-	s.newest = e
-	switch f := e.Fact.(type) {
-	case events.JobPlaced:
-		if n := len(s.placed); n > 0 && f.Epoch <= s.placed[n-1].Epoch {
-			r.w.fail("I-1: job %s was placed under epoch %d after %d", s.id, f.Epoch, s.placed[n-1].Epoch)
-		}
-		s.placed = append(s.placed, placing{f, e.Time, s.best()})
-	case events.JobCommitted:
-		r.readCommit(s, e, f)
-	case events.JobCheckpointRejected:
-		s.rejected[f.Checkpoint.Name] = true
-	case events.JobEnded:
-		if s.ended != nil {
-			r.w.fail("job %s ended twice", s.id)
-		}
-		s.ended, s.endedAt = &f, e.Time
-	case events.JobClosed:
-		s.closed = true
-	}
-}
-
-func (s *story) best() *commit {
-	for _, c := range slices.Backward(s.kept) {
-		if !s.rejected[c.Checkpoint.Name] {
-			return &c
-		}
-	}
-	return nil
-}
-
-// readCommit keeps a commit of the epoch in force, and checks I-1 and what was committed.
-func (r *record) readCommit(s *story, e events.Event, f events.JobCommitted) {
-	if n := len(s.placed); n == 0 || s.placed[n-1].Epoch != f.Epoch || s.placed[n-1].Lease != f.Lease {
-		s.void++
-		r.w.hits.add("void commit in the stream")
-		return
-	}
-	if n := len(s.kept); n > 0 && s.kept[n-1].Epoch > f.Epoch {
-		r.w.fail("I-1: job %s: a commit of epoch %d stands behind one of %d", s.id, f.Epoch, s.kept[n-1].Epoch)
-	}
-	if want := weightsDigest(stateAfter(s.id, f.Checkpoint.Step)); f.Checkpoint.Weights != want {
-		r.w.fail("I-2: job %s: the checkpoint of step %d, epoch %d, holds another state than that step's", s.id, f.Checkpoint.Step, f.Epoch)
-	}
-	r.load.commits++
-	s.kept = append(s.kept, commit{f, e.Time})
-}
-
-func (r *record) readLease(id events.LeaseID, e events.Event) {
-	p := r.leases[id]
-	if p == nil {
-		p = &purchase{id: id}
-		r.leases[id] = p
-	}
-	switch f := e.Fact.(type) {
-	case events.LeaseIntended:
-		p.intended, p.at = &f, e.Time
-		r.believable(id, f.Offer)
-	case events.LeaseLaunched:
-		p.launched = true
-		p.instance = append(p.instance, f.Instance)
-	case events.LeaseTerminating:
-		if f.Instance != "" {
-			p.instance = append(p.instance, f.Instance)
-		}
-	case events.LeaseEnded:
-		if p.ended != nil {
-			r.w.fail("lease %s ended twice", id)
-		}
-		p.ended = &f
-		p.instance = append(p.instance, f.Instance)
-	}
-}
-
-// believable is I-14: no purchase rests on an absurd quote. The model's prices stay
-// within a fifth of a pool's level.
-func (r *record) believable(id events.LeaseID, o events.Offer) {
-	truth := r.w.market.Price(o.Pool, r.w.clock.Market(o.Seen)).Price
-	if o.Price <= truth/2 || o.Price >= truth*2 {
-		r.w.fail("I-14: lease %s was intended at %s in %s, where the price is %s", id, o.Price, o.Pool, truth)
-	}
-}
-
-func (r *record) leasesOf(id events.JobID) []*purchase {
-	var out []*purchase
-	for _, l := range slices.Sorted(maps.Keys(r.leases)) {
-		if l.Job() == id {
-			out = append(out, r.leases[l])
-		}
-	}
-	slices.SortFunc(out, func(a, b *purchase) int { return a.at.Compare(b.at) })
-	return out
+	closed := !slices.ContainsFunc(w.order, func(id events.JobID) bool { return !r.story(id).closed })
+	return &verdicts{closed: closed, wrong: slices.Clone(w.wrong), print: fingerprint(h), history: h, notes: slices.Clone(w.notes), load: r.load}
 }
 
 // job checks one job's story against its trainers' own log.
 func (r *record) job(j *job, s *story) {
-	if !j.asked {
+	if taken, _ := r.w.owner(j); !taken {
 		r.w.fail("job %s was never taken", j.id)
 		return
 	}
@@ -266,13 +91,14 @@ func (r *record) ending(j *job, s *story) {
 		return
 	}
 	newest := s.best()
+	_, stopped := w.owner(j)
 	switch {
 	case s.ended.Outcome == events.Succeeded:
 		r.load.succeeded++
 		if newest == nil || newest.Checkpoint.Step != j.work.steps {
 			w.fail("I-2: job %s succeeded without the checkpoint of its last step, %d: %+v", j.id, j.work.steps, newest)
 		}
-	case s.ended.Outcome == events.Cancelled && !j.stopped.IsZero():
+	case s.ended.Outcome == events.Cancelled && !stopped.IsZero():
 	case s.ended.Outcome == events.OutOfBudget && j.tight:
 		w.hits.add("job out of budget")
 	default:
@@ -283,12 +109,7 @@ func (r *record) ending(j *job, s *story) {
 // runs checks I-2, I-7 and I-8 for the trainers of a job.
 func (r *record) runs(j *job, s *story) {
 	w := r.w
-	var mine []*run
-	for _, run := range w.side.runs {
-		if run.job == j.id {
-			mine = append(mine, run)
-		}
-	}
+	mine := w.side.of(j.id)
 	for i, run := range mine {
 		r.load.steps += len(run.steps)
 		r.honest(run)
@@ -305,7 +126,7 @@ func (r *record) runs(j *job, s *story) {
 		}
 		r.resumed(s, s.placed[k], run)
 		if k > 0 {
-			r.regress(j, s.placed[k-1], s.placed[k], run, mine)
+			r.regress(j, s, s.placed[k-1], s.placed[k], run, mine)
 		}
 	}
 }
@@ -363,7 +184,7 @@ func (r *record) resumed(s *story, p placing, run *run) {
 
 // regress is I-8: what a move loses is one interval and the time a checkpoint
 // takes to become true, and for as long as nobody could be told, that time.
-func (r *record) regress(j *job, from, to placing, next *run, all []*run) {
+func (r *record) regress(j *job, s *story, from, to placing, next *run, all []*run) {
 	i := slices.IndexFunc(all, func(x *run) bool { return x.epoch == from.Epoch })
 	if i < 0 {
 		return
@@ -378,9 +199,10 @@ func (r *record) regress(j *job, from, to placing, next *run, all []*run) {
 	}
 	lost := max(reached-next.from, 0)
 	r.load.lost += int(lost)
+	r.warned(s, from, to, old, next)
 	away := r.w.away(old, last)
 	most := j.work.saveEvery + int64((j.work.saving+time.Minute+away)/j.work.step) + 1
-	if s := r.story(j.id); len(s.rejected) > 0 {
+	if len(s.rejected) > 0 {
 		most += 2 * j.work.saveEvery // what was damaged is lost on top
 		r.w.hits.add("older checkpoint restored")
 	}
@@ -390,6 +212,50 @@ func (r *record) regress(j *job, from, to placing, next *run, all []*run) {
 	if lost > 0 {
 		r.w.hits.add("steps lost in a move")
 	}
+}
+
+// fair is a warning that leaves time to save and to ship.
+const fair = 90 * time.Second
+
+// warned is I-8 for a machine that was taken with fair warning and left in peace
+// until then: what the trainer had done when the warning came should not be done again.
+func (r *record) warned(s *story, from, to placing, old, next *run) {
+	w := r.w
+	n := s.notices[from.Epoch]
+	if n == nil || n.Deadline.Sub(n.Seen) < fair || to.at.Before(n.Seen) || len(s.rejected) > 0 {
+		return
+	}
+	id, _, _ := strings.Cut(old.pid, "/")
+	i := slices.IndexFunc(w.fake.Intervals(), func(i providertest.Interval) bool { return string(i.Instance) == id })
+	if end := w.fake.Intervals()[i].To.Control; !end.IsZero() && end.Before(n.Deadline.Add(-2*time.Second)) && end.Before(to.at) {
+		return // something else took it before
+	}
+	if !old.ended.IsZero() && old.ended.Before(earlier(n.Deadline, to.at).Add(-2*time.Second)) || w.disturbed(id, n.Seen.Add(-time.Minute), n.Deadline) {
+		return
+	}
+	done := old.from
+	for _, m := range old.steps {
+		if m.at.Before(n.Seen) {
+			done = m.step
+		}
+	}
+	w.hits.add("machine taken after a fair warning")
+	if next.from < done {
+		// Counted, not refused: an answer that was lost on the way may be why.
+		w.hits.add("fair warning not used in full")
+		w.trace("job %s was at step %d when the seller warned of the end of epoch %d, %s ahead; it resumed from step %d", s.id, done, from.Epoch, n.Deadline.Sub(n.Seen), next.from)
+	}
+}
+
+// disturbed says whether anybody was away in a stretch of time.
+func (w *world) disturbed(machine string, from, to time.Time) bool {
+	all := slices.Clone(w.outages)
+	if m := w.machine(events.InstanceID(machine)); m != nil {
+		m.mu.Lock()
+		all = append(all, m.offline...)
+		m.mu.Unlock()
+	}
+	return slices.ContainsFunc(all, func(o window) bool { return o.from.Before(to) && o.to.After(from) })
 }
 
 // away is for how long, during a run, its machine could not have told anybody.

@@ -10,12 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/nats-io/nats.go"
 
-	"github.com/spotferry/spotferry/bidder"
-	"github.com/spotferry/spotferry/bidder/ledger"
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
@@ -32,9 +28,10 @@ type life struct {
 	conns  []*nats.Conn
 	ended  chan error // from plane.Run
 
-	mu    sync.Mutex
-	dead  bool
-	count map[string]int // commands seen, by what they are about
+	mu     sync.Mutex
+	dead   bool
+	count  map[string]int // commands seen, by what they are about
+	latest time.Time      // of the newest append
 }
 
 // planes keeps a control plane running until stop: whenever one dies, another
@@ -239,13 +236,6 @@ func caller() string {
 	}
 }
 
-// pointed are the places in the services that know of crashes by themselves.
-var pointed = []string{
-	bidder.CrashBeforeIntent, bidder.CrashReserved, bidder.CrashAfterIntent, bidder.CrashAfterCall, bidder.CrashBeforeRecord,
-	bidder.CrashBeforeTerminate, bidder.CrashNoConfirm, bidder.CrashConfirmed, bidder.CrashBeforeAdopt,
-	ledger.CrashReadFacts, ledger.CrashEntryNoAck,
-}
-
 // point is called where a control plane may die. It dies there if that is the
 // place drawn for it.
 func (l *life) point(name string) {
@@ -266,9 +256,13 @@ func (l *life) judge(c command) verdict {
 	over := l.dead
 	l.count[c.subject]++
 	n := l.count[c.subject]
+	event, truth := strings.CutPrefix(c.subject, "sf.v1.")
+	alone := !l.latest.Equal(time.Now()) // nothing else is on its way at this moment
+	if truth {
+		l.latest = time.Now()
+	}
 	l.mu.Unlock()
 	w := l.w
-	event, truth := strings.CutPrefix(c.subject, "sf.v1.")
 	if over {
 		return lose
 	}
@@ -302,6 +296,9 @@ func (l *life) judge(c command) verdict {
 			break
 		}
 		v := []verdict{lose, repeat, sever}[w.chance.below(3, append(about, "how")...)]
+		if v == sever && !alone {
+			v = lose
+		}
 		w.hits.add("bus: append " + map[verdict]string{lose: "lost", repeat: "repeated", sever: "unanswered, connection broken"}[v])
 		return v
 	}
@@ -309,5 +306,3 @@ func (l *life) judge(c command) verdict {
 }
 
 func f0(s string) string { first, _, _ := strings.Cut(s, "."); return first }
-
-var _ = zap.NewNop

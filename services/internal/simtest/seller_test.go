@@ -41,14 +41,17 @@ func (w *world) newSeller() {
 	}
 }
 
-// misbehave draws what happens to one call.
+// misbehave draws what happens to one call. The seller calls it under its lock.
 func (w *world) misbehave(c providertest.Call) providertest.Fault {
 	t := w.opt.trouble
-	about := []any{c.Op, c.About, c.N}
+	w.asked[c.Op+c.About]++ // not c.N: that depends on who else is calling
+	about := []any{c.Op, c.About, w.asked[c.Op+c.About]}
 	if w.shut.Load() {
 		return providertest.Fault{Mode: providertest.Fail, Kind: provider.Transient}
 	}
-	if !w.chaotic() || !w.chance.hits(t.seller, append(about, "seller")...) {
+	// Launches and ends are few: they go wrong more often.
+	often := map[string]float64{provider.OpLaunch: 4, provider.OpTerminate: 2}
+	if !w.chaotic() || !w.chance.hits(t.seller*max(often[c.Op], 1), append(about, "seller")...) {
 		return providertest.Fault{}
 	}
 	kinds := []provider.Kind{provider.NoCapacity, provider.PriceTooLow, provider.OfferGone, provider.Throttled, provider.Transient, provider.Quota, provider.UnknownOutcome}
@@ -147,9 +150,13 @@ func (w *world) lies() {
 			o.Price = []events.PerInstanceHour{0, -o.Price, o.Price / 200, o.Price * 200}[kind]
 			return o
 		})
+		from := time.Now()
 		sleep(w.ctx, w.chance.between(3*time.Minute, 15*time.Minute, "lies for", n))
 		turn("lies")
 		w.fake.Quote(p, nil)
+		w.mu.Lock()
+		w.lied = append(w.lied, window{from, time.Now()})
+		w.mu.Unlock()
 	}
 }
 
@@ -168,85 +175,6 @@ func (w *world) storms() {
 			if p.Offer.Pool.Capacity.Reclaimable() {
 				w.fake.ReclaimPool(p.Offer.Pool)
 			}
-		}
-	}
-}
-
-// fate is what the seller and the world do to one machine until it is gone.
-func (w *world) fate(m *machine, inst provider.Instance) {
-	w.alive.Go(func() { w.partitions(m) })
-	w.alive.Go(func() { w.trainerDeaths(m) })
-	if !inst.Pool.Capacity.Reclaimable() {
-		return
-	}
-	info, _ := trace.Find(w.market, inst.Pool)
-	notice := time.Duration(info.Offer.NoticeS) * time.Second
-	for n := 0; sleep(m.ctx, w.chance.wait(w.opt.trouble.reclaim, "reclaim", m.id, n)); n++ {
-		turn(m.actor("reclaim"))
-		if !w.chaotic() {
-			return
-		}
-		switch kind := w.chance.below(10, "kind of reclaim", m.id, n); {
-		case notice > 0 && kind < 5:
-			w.hits.add("reclaim with notice")
-			w.fake.ReclaimAt(m.id, time.Now().Add(notice), notice)
-			return
-		case notice > 0 && kind < 7:
-			w.hits.add("notice withdrawn")
-			w.fake.Warn(m.id, time.Now().Add(notice))
-			sleep(m.ctx, w.chance.between(notice/8, notice*7/8, "withdrawn after", m.id, n))
-			turn(m.actor("withdraw"))
-			w.fake.Withdraw(m.id)
-		case kind < 9:
-			w.hits.add("reclaim without notice")
-			w.fake.Kill(m.id, "seller")
-			return
-		default:
-			w.hits.add("machine fails")
-			w.fake.Kill(m.id, "fault")
-			return
-		}
-	}
-}
-
-// partitions keep a machine from the bus for a while, some past its hold, few past the silence limit.
-func (w *world) partitions(m *machine) {
-	for n := 0; sleep(m.ctx, w.chance.wait(w.opt.trouble.partition, "partition", m.id, n)); n++ {
-		turn(m.actor("partition"))
-		if !w.chaotic() {
-			return
-		}
-		mute := w.chance.hits(0.5, "mute", m.id, n)
-		long, what := w.chance.between(2*time.Second, 25*time.Second, "short", m.id, n), "partition within the hold"
-		switch w.chance.below(6, "how long", m.id, n) {
-		case 0, 1, 2:
-			long, what = w.chance.between(40*time.Second, 5*time.Minute, "long", m.id, n), "partition past the hold"
-		case 3:
-			long, what = w.chance.between(16*time.Minute, 30*time.Minute, "silent", m.id, n), "partition past the silence limit"
-		}
-		w.hits.add(what)
-		w.trace("partition of %s for %s, mute %v", m.boot.Lease, long, mute)
-		from := time.Now()
-		m.link.cut(mute)
-		sleep(m.ctx, long)
-		turn(m.actor("heal"))
-		m.link.heal()
-		m.mu.Lock()
-		m.offline = append(m.offline, window{from, time.Now()})
-		m.mu.Unlock()
-	}
-}
-
-// trainerDeaths kill the trainer on a machine that lives.
-func (w *world) trainerDeaths(m *machine) {
-	for n := 0; sleep(m.ctx, w.chance.wait(w.opt.trouble.trainer, "trainer", m.id, n)); n++ {
-		turn(m.actor("oom"))
-		if !w.chaotic() {
-			return
-		}
-		if m.killTrainer() {
-			w.trace("trainer on %s killed", m.boot.Lease)
-			w.hits.add("trainer killed on a live machine")
 		}
 	}
 }
@@ -275,18 +203,21 @@ func (j *journal) note(op, about string) {
 
 // Launch implements provider.Provider.
 func (j *journal) Launch(ctx context.Context, spec provider.LaunchSpec, token string) (provider.Instance, error) {
+	turn("launch-" + token) // whoever waited for a limiter or a pause woke with others
 	j.note(provider.OpLaunch, token)
 	return j.Provider.Launch(ctx, spec, token)
 }
 
 // Terminate implements provider.Provider.
 func (j *journal) Terminate(ctx context.Context, id events.InstanceID) error {
+	turn("terminate-" + string(id))
 	j.note(provider.OpTerminate, string(id))
 	return j.Provider.Terminate(ctx, id)
 }
 
 // List implements provider.Provider.
 func (j *journal) List(ctx context.Context) (provider.Listing, error) {
+	turn("list")
 	j.note(provider.OpList, "")
 	return j.Provider.List(ctx)
 }

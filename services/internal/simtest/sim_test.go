@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"slices"
@@ -16,21 +17,13 @@ import (
 
 var (
 	seedsFlag = flag.Int("seeds", 4, "how many seeds TestSeeds runs")
-	hoursFlag = flag.Float64("hours", 0, "virtual hours of each; 0: 6, or 2 with -short")
+	hoursFlag = flag.Float64("hours", 0, "virtual hours of each; 0: 2 ('make sim' gives 6)")
 	seedFlag  = flag.Int("seed", 0, "run this seed alone")
 	traceFlag = flag.Bool("trace", false, "print what happens to the world, as it happens")
 	logFlag   = flag.Bool("log", false, "print what the services say")
 )
 
-func hours() float64 {
-	switch {
-	case *hoursFlag > 0:
-		return *hoursFlag
-	case testing.Short():
-		return 2
-	}
-	return 6
-}
+func hours() float64 { return cmp.Or(*hoursFlag, 2) }
 
 // simulate runs one world to its end.
 func simulate(t *testing.T, seed uint64, h *hits, o options) *verdicts {
@@ -52,8 +45,12 @@ func (v *verdicts) report(t *testing.T, seed uint64, o options) {
 	if len(v.wrong) == 0 {
 		return
 	}
-	t.Errorf("seed %d:\n  %s\n\nagain with: make sim SEED=%d SEEDS=1 HOURS=%v\n\nwhat happened to the world:\n  %s\n\nthe last events:\n  %s",
-		seed, strings.Join(v.wrong, "\n  "), seed, o.hours, strings.Join(v.notes, "\n  "), strings.Join(v.tail(200), "\n  "))
+	t.Errorf("seed %d:\n  %s\n\nagain with: make sim SEED=%d SEEDS=1 HOURS=%v\n\n%s", seed, strings.Join(v.wrong, "\n  "), seed, o.hours, v.told())
+}
+
+// told is the story of a run.
+func (v *verdicts) told() string {
+	return fmt.Sprintf("what happened to the world:\n  %s\n\nthe last events:\n  %s", strings.Join(v.notes, "\n  "), strings.Join(v.tail(200), "\n  "))
 }
 
 // tail is the newest events of the truth streams, in the order of their times.
@@ -108,15 +105,23 @@ func TestSeeds(t *testing.T) {
 	for _, l := range h.lines() {
 		t.Log(l)
 	}
+	whole := o.hours * float64(len(seeds))
+	for _, k := range h.unmet(whole) {
+		t.Errorf("never met in %v hours: %s", whole, k)
+	}
+	if err := all.floor(whole); err != nil && len(seeds) > 1 {
+		t.Error(err)
+	}
 }
 
 func TestTheSameSeedTwiceGivesTheSameHistory(t *testing.T) {
-	o := options{hours: 2, jobs: 4, trouble: rough}
+	o := options{hours: hours(), jobs: 4, trouble: rough}
 	s := uint64(max(*seedFlag, 1))
 	a, b := simulate(t, s, newHits(), o), simulate(t, s, newHits(), o)
 	if a.print != b.print {
 		t.Errorf("seed %d gave %s, then %s:\n%s", s, a.print, b.print, differ(a.history, b.history))
 	}
+	o.hours = 0.5
 	if c := simulate(t, s+1, newHits(), o); c.print == a.print {
 		t.Errorf("seed %d gave the same history as seed %d: %s", s+1, s, a.print)
 	}

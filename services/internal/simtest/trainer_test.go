@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -18,70 +17,6 @@ import (
 	"github.com/spotferry/spotferry/failover/agent"
 	"github.com/spotferry/spotferry/failover/agent/agenttest"
 )
-
-// state is a trainer's whole state: a chain of hashes, one link a step. Whatever
-// happens to a job, after n steps it is one value and no other.
-type state [sha256.Size]byte
-
-func (s state) next(step int64) state {
-	return sha256.Sum256(binary.LittleEndian.AppendUint64(s[:], uint64(step)))
-}
-
-func beginning(job events.JobID) state { return sha256.Sum256([]byte(job)) }
-
-func (s state) String() string { return hex.EncodeToString(s[:]) }
-
-// stateAfter is what n steps of a job come to.
-func stateAfter(job events.JobID, n int64) state {
-	s := beginning(job)
-	for i := int64(1); i <= n; i++ {
-		s = s.next(i)
-	}
-	return s
-}
-
-// run is the life of one trainer process, as it wrote it down itself.
-type run struct {
-	job   events.JobID
-	epoch int
-	pid   string // machine and number of the start on it
-	from  int64  // step restored
-	had   state  // what was restored
-	began time.Time
-	ended time.Time // zero while it lives
-	steps []made
-}
-
-type made struct {
-	step  int64
-	state state
-	at    time.Time
-}
-
-func (r *run) last() int64 {
-	if len(r.steps) == 0 {
-		return r.from
-	}
-	return r.steps[len(r.steps)-1].step
-}
-
-// sideLog is what trainers write beside everything, for the oracles alone.
-type sideLog struct {
-	mu   sync.Mutex
-	runs []*run
-}
-
-func (l *sideLog) add(r *run) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.runs = append(l.runs, r)
-}
-
-func (l *sideLog) change(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f()
-}
 
 // work is what a job's trainer does.
 type work struct {
@@ -114,6 +49,9 @@ func (t *trainer) main() agent.Exit {
 		if err := t.load(dir); err != nil {
 			fmt.Fprintln(t.r.Stderr, err)
 			return agent.Exit{Code: 3}
+		}
+		if t.m.w.flaw != nil {
+			t.m.w.flaw(t)
 		}
 	}
 	t.run = &run{job: job, epoch: epoch, pid: t.pid, from: t.at, had: t.now, began: time.Now()}

@@ -71,16 +71,20 @@ func (w *wire) write(c *cable, b []byte) error {
 			if _, err := c.Conn.Write(cmd.raw); err != nil {
 				return err
 			}
+		case sever, kill:
+			c.silence() // before the bus can have answered
 		}
 		if _, err := c.Conn.Write(cmd.raw); err != nil {
 			return err
 		}
 		switch v {
 		case sever:
-			c.Close()
+			go func() { // once the bus has done what it does at this moment
+				turn("sever")
+				c.Close()
+			}()
 			return nil
 		case kill:
-			c.silence()
 			w.die()
 			return nil
 		}

@@ -1,0 +1,92 @@
+package simtest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/spotferry/spotferry/bidder"
+	"github.com/spotferry/spotferry/bidder/ledger"
+)
+
+// anywhere is a death at no particular place.
+const anywhere = "anywhere"
+
+// appends are the events around whose appends the control plane may die.
+var appends = []string{
+	"job.submitted", "job.waiting", "job.leased", "job.joined", "job.placed", "job.started", "job.noticed", "job.notice-withdrawn",
+	"job.committed", "job.lost", "job.exited", "job.ended", "job.released", "job.closed", "job.failed-over",
+	"lease.intended", "lease.declined", "lease.refused", "lease.unknown", "lease.launched", "lease.terminating", "lease.ended",
+	"money.budget-set", "money.reserved", "money.extended", "money.settled", "money.released",
+}
+
+// consumed are the events around whose handling it may die.
+var consumed = []string{
+	"failover on lease.launched", "failover on lease.declined", "failover on lease.ended",
+	"bidder on job.submitted", "bidder on job.noticed", "bidder on job.lost", "bidder on job.leased", "bidder on job.placed",
+	"bidder on job.ended", "bidder on job.committed",
+	"ledger on lease.ended", "ledger on lease.refused",
+}
+
+// crashPoints names every place where the control plane may die.
+func crashPoints() []string {
+	out := slices.Concat([]string{anywhere}, pointed)
+	for _, e := range appends {
+		out = append(out, "before append of "+e, "after append of "+e)
+	}
+	for _, e := range consumed {
+		out = append(out, "before "+e, "after "+e)
+	}
+	return out
+}
+
+// pointed are the places in the services that know of crashes by themselves.
+var pointed = []string{
+	bidder.CrashBeforeIntent, bidder.CrashReserved, bidder.CrashAfterIntent, bidder.CrashAfterCall, bidder.CrashBeforeRecord,
+	bidder.CrashBeforeTerminate, bidder.CrashNoConfirm, bidder.CrashConfirmed, bidder.CrashBeforeAdopt,
+	ledger.CrashReadFacts, ledger.CrashEntryNoAck,
+}
+
+// crashes draw where the control plane dies next: one place after the other, from
+// where the seed begins, so that every place has its turn within a few seeds. A
+// place that is not reached in time gives way.
+func (w *world) crashes() {
+	names := crashPoints()
+	for n := 0; sleep(w.ctx, w.chance.wait(w.opt.trouble.crash, "crash", n)); n++ {
+		turn("crashes")
+		if !w.chaotic() {
+			return
+		}
+		w.arm(cmp.Or(w.opt.trouble.only, names[(int(w.chance)*perSeed+n)%len(names)]))
+	}
+}
+
+// perSeed is about how many places a seed gets to.
+const perSeed = 17
+
+func (w *world) arm(name string) {
+	if name != anywhere {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.armed[name] = true
+		return
+	}
+	w.mu.Lock()
+	l := w.life
+	w.mu.Unlock()
+	if l != nil && !l.isDead() {
+		w.hits.add("crash: " + anywhere)
+		w.trace("control plane %d dies", l.n)
+		l.die()
+	}
+}
+
+// due takes the crash that is drawn for a place, once.
+func (w *world) due(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.armed[name] || !w.chaotic() {
+		return false
+	}
+	delete(w.armed, name)
+	return true
+}

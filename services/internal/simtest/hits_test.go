@@ -1,0 +1,83 @@
+package simtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// hits counts what was met, over all seeds of a test.
+type hits struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func newHits() *hits { return &hits{n: map[string]int{}} }
+
+func (h *hits) add(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.n[what]++
+}
+
+func (h *hits) get(what string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.n[what]
+}
+
+func (h *hits) lines() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(h.n)) {
+		out = append(out, fmt.Sprintf("%6d  %s", h.n[k], k))
+	}
+	return out
+}
+
+// kinds are the sorts of trouble, and what came of them.
+var kinds = []string{
+	"agent gives up in silence", "agent learns it is fenced", "answer lost after the effect", "bus dies", "bus restarts",
+	"bus: acknowledgement lost", "bus: append lost", "bus: append repeated", "bus: append unanswered, connection broken",
+	"feed: absurd price", "job cancelled", "job out of budget", "killed inside a save", "machine fails", "machine never boots",
+	"machine that nobody ordered", "notice withdrawn", "older checkpoint restored", "partition past the hold",
+	"partition past the silence limit", "partition within the hold", "pool runs empty", "reclaim with notice", "reclaim without notice",
+	"request delayed", "request lost", "request repeated", "seller answers nothing for minutes",
+	"seller: launch garbage", "seller: launch never answered", "seller: launch refused", "seller: launch refused after the effect",
+	"seller: launch slow", "seller: launch throttled", "seller: launch twice", "seller: launch unanswered",
+	"seller: list garbage", "seller: list partial", "seller: list refused", "seller: list slow", "seller: list twice", "seller: list unanswered",
+	"seller: offers garbage", "seller: offers refused", "seller: offers unanswered",
+	"seller: terminate garbage", "seller: terminate refused", "seller: terminate slow", "seller: terminate throttled", "seller: terminate unanswered",
+	"steps lost in a move", "store: answer lost after a put", "store: get fails", "store: object damaged", "store: put refused",
+	"storm", "trainer killed on a live machine", "trainer restarted in place", "two trainers at once",
+}
+
+// unmet lists what a run should have met by its length, in hours of all seeds, and has not.
+func (h *hits) unmet(hours float64) []string {
+	var out []string
+	if hours >= 180 {
+		for _, k := range kinds {
+			if h.get(k) == 0 {
+				out = append(out, k)
+			}
+		}
+	}
+	if hours >= 360 {
+		for _, p := range crashPoints() {
+			if h.get("crash: "+p) == 0 {
+				out = append(out, "crash: "+p)
+			}
+		}
+	}
+	return out
+}
+
+// floor is the least that must happen in an hour of a seed for it to count as a trial.
+func (l load) floor(hours float64) error {
+	if float64(l.placements) < hours || float64(l.machines) < hours || float64(l.commits) < 2*hours || float64(l.lost) < hours {
+		return fmt.Errorf("too little happened in %v hours: %s", hours, l)
+	}
+	return nil
+}

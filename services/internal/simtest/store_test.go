@@ -1,0 +1,91 @@
+package simtest
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/checkpoint/store/mem"
+	"github.com/spotferry/spotferry/events"
+)
+
+// objects draws what happens to an operation of the checkpoint store.
+func (w *world) objects(op mem.Op) mem.Fault {
+	f := mem.Fault{}
+	if op.Verb == mem.Put {
+		f.Delay = w.chance.between(200*time.Millisecond, 1500*time.Millisecond, "put", op.Name)
+	}
+	if !w.chaotic() || !w.chance.hits(w.opt.trouble.object, "object", op.Verb, op.Name, time.Now().UnixNano()) {
+		return f
+	}
+	about := []any{"object fault", op.Verb, op.Name}
+	switch {
+	case op.Verb == mem.Put && w.chance.hits(0.4, about...):
+		w.hits.add("store: answer lost after a put")
+		f.After = errLost
+	case op.Verb == mem.Put:
+		w.hits.add("store: put refused")
+		f.Before = errLost
+	case op.Verb == mem.Get:
+		w.hits.add("store: get fails")
+		f.Before = errLost
+	}
+	return f
+}
+
+// rot damages an object of a job's newest checkpoint, once a job: an older one is
+// still good, and the job has to find that.
+func (w *world) rot() {
+	done := map[events.JobID]bool{}
+	for n := 0; sleep(w.ctx, w.chance.wait(w.opt.trouble.rot, "rot", n)); n++ {
+		turn("rot")
+		if !w.chaotic() {
+			return
+		}
+		id := w.order[w.chance.below(len(w.order), "rotten job", n)]
+		name := w.newest(id, w.chance.hits(0.3, "rotten manifest", n))
+		if name == "" || done[id] {
+			continue
+		}
+		done[id] = true
+		w.hits.add("store: object damaged")
+		w.trace("of job %s object %s is damaged", id, name)
+		w.store.Edit(name, mem.Flipped(w.chance.below(1000, "bit", n)))
+	}
+}
+
+// newest names an object of a job's newest checkpoint, its manifest or its
+// weights; "" if there are not two older ones.
+func (w *world) newest(id events.JobID, manifest bool) string {
+	prefix := checkpoint.Prefix(string(org), string(id))
+	names := slices.DeleteFunc(w.store.Names(), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	if len(names) < 3 {
+		return ""
+	}
+	name := slices.Max(names)
+	if manifest {
+		return name
+	}
+	r, err := w.store.Clone(mem.Config{}).Get(w.ctx, name)
+	if err != nil {
+		return ""
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return ""
+	}
+	m, err := checkpoint.Decode(data)
+	if err != nil {
+		return ""
+	}
+	for _, f := range m.Files {
+		if strings.HasSuffix(f.Path, weightsName) {
+			return fmt.Sprintf("v1/%s/files/%s/%s", org, f.Hash[:2], f.Hash)
+		}
+	}
+	return ""
+}
