@@ -78,10 +78,13 @@ func (s *Service) quotes(offers []events.Offer, now events.Moment) []Quote {
 	return out
 }
 
+// restart is what a move costs, p99 of those seen. One that took longer than a
+// machine may take to boot was an outage, of ours or of a network: taken for a
+// restart it would bar every pool for as long as it is remembered.
 func (s *Service) restart() time.Duration {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
-	return s.world.restarts.p99(s.cfg.Restart)
+	return min(s.world.restarts.p99(s.cfg.Restart), s.cfg.Timers.Boot)
 }
 
 func (s *Service) acquireTime() time.Duration {
