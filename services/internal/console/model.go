@@ -193,6 +193,7 @@ func (r *jobRecord) view(money *ledger.State) Job {
 		if a.Set {
 			v.Budget = a.Limit
 		}
+		v.Closed = j.Closed && a.Reserved == 0 // the last charge comes a moment after the last machine
 	}
 	return v
 }

@@ -23,7 +23,7 @@ type Job struct {
 	Labels     map[string]string  `json:"labels,omitempty"`
 	By         string             `json:"by"`
 	Over       bool               `json:"over"`
-	Closed     bool               `json:"closed"` // over, and no machine is left
+	Closed     bool               `json:"closed"` // over, no machine is left, and all of it is charged
 	ExitCode   int                `json:"exit_code"`
 	Epoch      int                `json:"epoch"`
 	Epochs     int                `json:"epochs"` // placements so far
