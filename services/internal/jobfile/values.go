@@ -147,7 +147,7 @@ func parseSpan(s string) (time.Duration, bool) {
 			unit, times = "h", 24
 		}
 		d, err := time.ParseDuration(m[1] + unit)
-		if err != nil || d > 100*year || d*times > 100*year {
+		if err != nil || d > 100*year/times { // divided, since the product may not fit
 			return 0, false
 		}
 		if sum += d * times; sum > 100*year {

@@ -36,7 +36,7 @@ func TestParseSpan(t *testing.T) {
 			t.Errorf("parseSpan(%q) = %v, %t; want %v", s, got, ok, want)
 		}
 	}
-	for _, s := range []string{"", "5", "h", "-5h", "+5h", "5 h", "1:30", "1m1h", "1h1h", "5ms", "1e3s", "NaNs", "٣h", ".5h", "5.h"} {
+	for _, s := range []string{"", "5", "h", "-5h", "+5h", "5 h", "1:30", "1m1h", "1h1h", "5ms", "1e3s", "NaNs", "٣h", ".5h", "5.h", "200000d"} {
 		if got, ok := parseSpan(s); ok {
 			t.Errorf("parseSpan(%q) = %v, want a refusal", s, got)
 		}
