@@ -102,6 +102,11 @@ func (d *durable) config() jetstream.ConsumerConfig {
 	}
 }
 
+// pullExpiry bounds how long a request for the next message stands. Once in many
+// thousand deliveries the broker overlooks one that arrives as a message comes
+// back; nothing is delivered then until the request is made anew.
+const pullExpiry = 10 * time.Second
+
 // session consumes until something breaks. One message is asked for at a time:
 // one that waits here behind a slow handler would be given to another replica as well.
 func (d *durable) session(ctx context.Context) error {
@@ -109,7 +114,7 @@ func (d *durable) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	it, err := c.Messages(jetstream.PullMaxMessages(1))
+	it, err := c.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullExpiry))
 	if err != nil {
 		return err
 	}
