@@ -23,6 +23,8 @@ const (
 	VerbReject Verb = "reject" // a checkpoint that did not restore
 	VerbDone   Verb = "done"
 	VerbLog    Verb = "log"
+	// VerbTrouble reports what is wrong with a machine or a trainer that lives.
+	VerbTrouble Verb = "trouble"
 )
 
 // AgentSubject is where the agent of a job's epoch asks.
@@ -115,8 +117,31 @@ type Heartbeat struct {
 	Unsent int64      `json:"unsent_bytes"`
 	Clock  AgentClock `json:"agent_clock"`
 	// Trouble says why saves stand still, such as a full disk; "": they do not.
-	Trouble string    `json:"trouble,omitempty"`
-	At      time.Time `json:"at"` // the gateway's clock, set by it
+	Trouble string `json:"trouble,omitempty"`
+	// GPUs is the newest sample of each GPU; empty: none, or its driver does not answer.
+	GPUs []GPUSample `json:"gpus,omitempty"`
+	At   time.Time   `json:"at"` // the gateway's clock, set by it
+}
+
+// GPUSample is one GPU as its driver shows it.
+type GPUSample struct {
+	Index      int     `json:"index"`
+	Name       string  `json:"name"`
+	Util       float64 `json:"util_ratio"` // 0 to 1
+	MemUsedMiB int64   `json:"mem_used_mib"`
+	MemMiB     int64   `json:"mem_mib"`
+	TempC      float64 `json:"temp_celsius"`
+	PowerW     float64 `json:"power_watts"`
+}
+
+// TroubleRequest reports a trouble. It is repeated until it is answered.
+type TroubleRequest struct {
+	Lease  LeaseID  `json:"lease"`
+	Kind   Trouble  `json:"kind"`
+	Step   int64    `json:"step"`
+	Detail string   `json:"detail"`
+	Remedy string   `json:"remedy,omitempty"`
+	Lines  []string `json:"lines,omitempty"` // of the log, that tell it
 }
 
 // RenewReply extends the hold and carries what the agent owes, in full, every time.

@@ -21,9 +21,9 @@ const (
 
 // Aggregate is what has one order: a job, a lease, or the money of an organisation.
 type Aggregate struct {
-	Kind string // "job", "lease", "money"
+	Kind string // "job", "lease", "money", "ops"
 	Org  OrgID
-	ID   string // job or lease id; for money, empty
+	ID   string // job or lease id; for money and ops, empty
 }
 
 // JobAggregate, LeaseAggregate and MoneyAggregate name the three kinds.
@@ -35,10 +35,16 @@ func LeaseAggregate(org OrgID, id LeaseID) Aggregate { return Aggregate{"lease",
 // MoneyAggregate names the money of an organisation.
 func MoneyAggregate(org OrgID) Aggregate { return Aggregate{"money", org, ""} }
 
+// OpsAggregate names what operations decided in an organisation.
+func OpsAggregate(org OrgID) Aggregate { return Aggregate{"ops", org, ""} }
+
+// one says whether an organisation has only one aggregate of this kind.
+func (a Aggregate) one() bool { return a.Kind == "money" || a.Kind == "ops" }
+
 // Key is the aggregate's name in ids and in the ce-subject attribute.
 func (a Aggregate) Key() string {
-	if a.Kind == "money" {
-		return "money-" + string(a.Org)
+	if a.one() {
+		return a.Kind + "-" + string(a.Org)
 	}
 	return a.ID
 }
@@ -46,8 +52,8 @@ func (a Aggregate) Key() string {
 // Filter is the subject wildcard that covers the aggregate and nothing else:
 // what an append is expected against.
 func (a Aggregate) Filter() string {
-	if a.Kind == "money" {
-		return subjectRoot + "money." + string(a.Org) + ".>"
+	if a.one() {
+		return subjectRoot + a.Kind + "." + string(a.Org) + ".>"
 	}
 	return subjectRoot + a.Kind + "." + string(a.Org) + "." + a.ID + ".>"
 }

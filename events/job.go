@@ -37,6 +37,8 @@ const (
 	CauseSilent    Cause = "agent-silent" // heartbeats stopped
 	CauseTrainer   Cause = "trainer"      // the trainer died on a live machine
 	CauseOperator  Cause = "operator"
+	CauseGPUFault  Cause = "gpu-fault"
+	CauseStalled   Cause = "stalled"        // no step and no checkpoint within policy.progress_timeout
 	CauseReturn    Cause = "return-to-spot" // voluntary: spot pays again
 	CauseCheaper   Cause = "cheaper-pool"   // voluntary: another pool pays the move back
 	CauseUnknown   Cause = "unknown"
@@ -116,6 +118,8 @@ type JobStarted struct {
 // AgentClock holds an agent's own monotonic measurements of a start, in milliseconds.
 type AgentClock struct {
 	BootMS      int64 `json:"boot_ms"`
+	ImageMS     int64 `json:"image_ms,omitempty"`  // of SetupMS, fetching a container image
+	InputsMS    int64 `json:"inputs_ms,omitempty"` // of SetupMS, unpacking the working directory and other inputs
 	SetupMS     int64 `json:"setup_ms"`
 	RestoreMS   int64 `json:"restore_ms"`
 	FirstStepMS int64 `json:"first_step_ms"`
@@ -185,11 +189,12 @@ type JobExited struct {
 	Reason   string  `json:"reason"` // the agent's words
 }
 
-// JobMoveRequested asks for a move to a machine already bought for the next epoch.
+// JobMoveRequested asks for a move: to a machine that the bidder already bought
+// for the next epoch, or, by a person, to one still to be bought.
 type JobMoveRequested struct {
 	Epoch  int    `json:"epoch"` // the epoch to leave
 	Cause  Cause  `json:"cause"`
-	By     string `json:"by"`
+	By     string `json:"by"` // "bidder", or the person who asked before any machine was bought
 	Reason string `json:"reason"`
 }
 
@@ -198,6 +203,92 @@ type JobStopping struct {
 	Outcome Outcome `json:"outcome"`
 	Reason  string  `json:"reason"`
 	By      string  `json:"by,omitempty"` // the person, for a cancel
+}
+
+// PauseReason is why a job holds no machine although nobody ended it.
+type PauseReason string
+
+// The reasons. All but the first two are troubles: what would burn money if it went on.
+const (
+	PausedByPerson      PauseReason = "paused"
+	PausedByBudget      PauseReason = "paused-by-budget"
+	PauseRestoreIgnored PauseReason = "restore-ignored" // the first step after restoring step N was below N
+	PauseStalled        PauseReason = "stalled"         // no step and no checkpoint within policy.progress_timeout
+	PauseGPUFault       PauseReason = "gpu-fault"       // twice without a commit between
+	PauseHostFault      PauseReason = "host-fault"      // twice without a commit between
+)
+
+// Trouble is what an agent finds wrong with a machine or a trainer that lives.
+type Trouble string
+
+// The troubles an agent reports.
+const (
+	TroubleRestoreIgnored Trouble = "restore-ignored"
+	TroubleStalled        Trouble = "stalled"
+	TroubleGPUFault       Trouble = "gpu-fault"
+	TroubleHostFault      Trouble = "host-fault"
+)
+
+// JobTroubled records what an agent found wrong. Restore-ignored and stalled
+// pause the job; the first fault of a machine moves it, a second without a commit between pauses it.
+type JobTroubled struct {
+	Epoch    int      `json:"epoch"`
+	Lease    LeaseID  `json:"lease"`
+	Kind     Trouble  `json:"kind"`
+	Step     int64    `json:"step"` // the newest told; -1: none
+	Detail   string   `json:"detail"`
+	Remedy   string   `json:"remedy,omitempty"`   // what a person can do, such as how this framework resumes
+	Evidence []string `json:"evidence,omitempty"` // the log lines that tell it, attacker text
+}
+
+// JobPausing starts an orderly save and stop after which the job is paused.
+type JobPausing struct {
+	Reason PauseReason `json:"reason"`
+	Detail string      `json:"detail,omitempty"`
+	By     string      `json:"by,omitempty"` // the person
+}
+
+// JobPaused says that the job holds no machine until it is resumed. Nothing is bought for it meanwhile.
+type JobPaused struct {
+	Reason     PauseReason `json:"reason"`
+	Detail     string      `json:"detail,omitempty"`
+	Remedy     string      `json:"remedy,omitempty"`
+	By         string      `json:"by,omitempty"`         // the person; "": the job itself
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"` // the newest committed
+}
+
+// JobResumed takes a paused job up again from its newest checkpoint.
+type JobResumed struct {
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// JobDrilled begins a failover on demand: a rehearsal with real machines and real money.
+type JobDrilled struct {
+	Epoch    int       `json:"epoch"`
+	Lease    LeaseID   `json:"lease"`
+	NoNotice bool      `json:"no_notice,omitempty"` // the machine is taken without a word to its agent
+	Deadline time.Time `json:"deadline,omitzero"`   // control time at which it is taken anyway; zero with NoNotice
+	By       string    `json:"by"`
+	Reason   string    `json:"reason,omitempty"`
+}
+
+// JobLastWords keeps what is known of a machine that the job has left: it is
+// appended once per epoch and kept with the job, when logs and heartbeats are long gone.
+type JobLastWords struct {
+	Epoch     int        `json:"epoch"`
+	Lease     LeaseID    `json:"lease"`
+	Lines     []LogLine  `json:"lines,omitempty"`     // the last 200, at most 64 KiB of text
+	Heartbeat *Heartbeat `json:"heartbeat,omitempty"` // the last, with its GPU sample; nil: none was heard
+}
+
+// JobFailoverRefined adds what was learned about a failover after its record was
+// written. The record stays as it is; the newest refinement says the cause.
+type JobFailoverRefined struct {
+	N        int       `json:"n"`
+	Cause    Cause     `json:"cause"`
+	Detail   string    `json:"detail"`
+	Evidence []EventID `json:"evidence"`
 }
 
 // JobEnded is final. Machines may still be ours; see JobClosed.
@@ -244,6 +335,7 @@ type Failover struct {
 	LostMS    int64       `json:"lost_ms"`    // control time from the resumed checkpoint's commit to the loss
 	LostCost  MicroUSD    `json:"lost_cost"`  // that time at the old machine's price, market time
 	Decision  EventID     `json:"decision"`   // the lease.intended event of the new machine
+	Drill     bool        `json:"drill,omitempty"`
 }
 
 // Side is one end of a move.

@@ -18,16 +18,34 @@ type JobSpec struct {
 	Setup     string            `json:"setup,omitempty"` // shell, once per machine, before the first run
 	Run       string            `json:"run"`             // shell, the trainer
 	Workdir   *Archive          `json:"workdir,omitempty"`
-	Envs      map[string]string `json:"envs,omitempty"` // literal text: "1.10" stays "1.10"
+	Mounts    []Mount           `json:"mounts,omitempty"`  // files besides the working directory
+	Envs      map[string]string `json:"envs,omitempty"`    // literal text: "1.10" stays "1.10"
+	Secrets   []string          `json:"secrets,omitempty"` // names only, sorted; the values travel sealed, see SealedSecrets
+	OnNotice  *Hook             `json:"on_notice,omitempty"`
 	Resources Resources         `json:"resources"`
 	Policy    Policy            `json:"policy"`
 }
 
-// Archive is a content-addressed tar of the user's working directory in the checkpoint store.
+// Archive is a content-addressed tar of files of the user in the checkpoint store.
 type Archive struct {
 	Object string `json:"object"` // object name in the store
 	Hash   string `json:"hash"`   // BLAKE3-256, hex
 	Bytes  int64  `json:"bytes"`
+	Origin string `json:"origin,omitempty"` // for people: the repository and commit it was made from
+}
+
+// Mount is an archive that is unpacked into a directory before setup: one below
+// the home directory when Path begins with "~", else one below the working directory.
+type Mount struct {
+	Path    string  `json:"path"`
+	Archive Archive `json:"archive"`
+}
+
+// Hook is a script of the user's that runs beside the trainer when the seller
+// gives notice. It gets TimeoutS seconds, or what is left of the notice if that is less.
+type Hook struct {
+	Run      string `json:"run"`
+	TimeoutS int64  `json:"timeout_s,omitempty"` // 0: all of the notice
 }
 
 // Resources says which machines are good enough.
@@ -75,6 +93,15 @@ type Policy struct {
 	Prefer       string           `json:"prefer,omitempty"`    // "cheapest" (default), "fastest", "deadline"
 	Countries    []string         `json:"countries,omitempty"` // any of; an unknown country is not allowed when set
 	Work         Work             `json:"work"`
+	// ProgressTimeoutS is how long, in control seconds, a job may go without a
+	// step or a checkpoint before it counts as stalled; 0: it never does.
+	ProgressTimeoutS int64 `json:"progress_timeout_s,omitempty"`
+	// RestartOnExit are exit codes of the trainer after which it is always
+	// started again; such restarts do not count toward MaxRestarts.
+	RestartOnExit []int `json:"restart_on_exit,omitempty"`
+	// MaxRestarts is how often in all the trainer is started again after it
+	// failed by itself. 0: nobody said, the default rule holds; -1: never.
+	MaxRestarts int `json:"max_restarts,omitempty"`
 }
 
 // CheckpointPolicy says how the job's state is saved.

@@ -65,6 +65,7 @@ const (
 	FilterJobs    = subjectRoot + "job.>"
 	FilterLeases  = subjectRoot + "lease.>"
 	FilterMoney   = subjectRoot + "money.>"
+	FilterOps     = subjectRoot + "ops.>"
 	FilterOffers  = subjectRoot + "offer.>"
 	FilterSignals = subjectRoot + "signal.>"
 )

@@ -77,6 +77,13 @@ var Table = []EventType{
 	row[JobReleased]("job", "released", "a lease of the job is confirmed gone"),
 	row[JobClosed]("job", "closed", "ended, and no machine is left"),
 	row[JobFailedOver]("job", "failed-over", "the record of one move"),
+	row[JobFailoverRefined]("job", "failover-refined", "what was learned about a failover after its record"),
+	row[JobLastWords]("job", "last-words", "the last log lines, heartbeat and GPU sample of a machine that was left"),
+	row[JobTroubled]("job", "troubled", "an agent found something wrong that would burn money"),
+	row[JobPausing]("job", "pausing", "an orderly save and stop began, to pause"),
+	row[JobPaused]("job", "paused", "the job holds no machine until it is resumed"),
+	row[JobResumed]("job", "resumed", "a paused job is taken up again"),
+	row[JobDrilled]("job", "drilled", "a failover was begun on demand"),
 	row[LeaseIntended]("lease", "intended", "about to buy: the decision and the reservation"),
 	row[LeaseDeclined]("lease", "declined", "nothing was bought, and why"),
 	row[LeaseRefused]("lease", "refused", "the seller certainly sold nothing"),
@@ -89,6 +96,11 @@ var Table = []EventType{
 	row[MoneyExtended]("money", "extended", "a reservation grew so that the machine may run longer"),
 	row[MoneySettled]("money", "settled", "a lease's reservation was replaced by what it cost"),
 	row[MoneyReleased]("money", "released", "a reservation was given back: nothing was bought"),
+	row[OpsHeld]("ops", "held", "nothing more is bought from a seller or pool"),
+	row[OpsReleased]("ops", "released", "a seller or pool may be bought from again"),
+	row[OpsFrozen]("ops", "frozen", "no new commitment is made anywhere"),
+	row[OpsUnfrozen]("ops", "unfrozen", "commitments are made again"),
+	row[OpsReapRequested]("ops", "reap-requested", "machines that nobody wants are to be ended"),
 	row[OfferChanged]("offer", "changed", "a pool's newest price and terms"),
 	row[OfferExpired]("offer", "expired", "a pool's last offer may no longer be bought"),
 	row[OfferQuarantined]("offer", "quarantined", "a quote that no decision may see"),
@@ -127,7 +139,7 @@ func (t EventType) subjectOf(e Event) (string, error) {
 	if err := CheckToken("org", string(e.Aggregate.Org)); err != nil {
 		return "", err
 	}
-	if t.Family != "money" {
+	if !e.Aggregate.one() {
 		if err := CheckToken(t.Family, e.Aggregate.ID); err != nil {
 			return "", err
 		}
@@ -156,12 +168,12 @@ func (t EventType) aggregateOf(subject string) (Aggregate, error) {
 		return Aggregate{}, nil
 	}
 	f := strings.Split(strings.TrimPrefix(subject, subjectRoot), ".")
-	var a Aggregate
-	switch {
-	case t.Family == "money" && len(f) == 3:
-		a = MoneyAggregate(OrgID(f[1]))
-	case t.Family != "money" && len(f) == 4:
-		a = Aggregate{Kind: t.Family, Org: OrgID(f[1]), ID: f[2]}
+	a := Aggregate{Kind: t.Family}
+	switch one := a.one(); {
+	case one && len(f) == 3:
+		a.Org = OrgID(f[1])
+	case !one && len(f) == 4:
+		a.Org, a.ID = OrgID(f[1]), f[2]
 	}
 	if s, err := t.subjectOf(Event{Aggregate: a}); err != nil || s != subject {
 		return Aggregate{}, fmt.Errorf("%w: a %s cannot stand on subject %.200q", ErrMalformed, t.Name(), subject)

@@ -266,7 +266,7 @@ func (l *Log) stream(subject string) *stream {
 		name = f[2]
 	}
 	switch name {
-	case "lease":
+	case "lease", "ops":
 		name = "job"
 	case "quarantine":
 		name = "offer"

@@ -40,6 +40,8 @@ func Sample(t events.EventType) events.Event {
 		e.Aggregate = events.LeaseAggregate(SampleOrg, SampleLease)
 	case "money":
 		e.Aggregate = events.MoneyAggregate(SampleOrg)
+	case "ops":
+		e.Aggregate = events.OpsAggregate(SampleOrg)
 	default:
 		e.Sequence, e.Prev = 0, ""
 	}

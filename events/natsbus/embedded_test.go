@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -128,6 +129,38 @@ func TestTheBusComesBackWhereItWasAndKeepsItsPort(t *testing.T) {
 	}
 	if got := read(); len(got) != len(all) {
 		t.Errorf("%d events, want %d", len(got), len(all))
+	}
+}
+
+func TestDeclareAddsTheSubjectsOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	l, _ := declared(t, Options{})
+	before := table()[0].config(1)
+	before.MaxBytes = mib
+	before.Name, before.Subjects = "OLDER", []string{"older.job.>", "older.lease.>"}
+	if err := declare(t.Context(), l.js, before); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.js.Publish(t.Context(), "older.job.a", []byte("kept")); err != nil {
+		t.Fatal(err)
+	}
+	after := before
+	after.Subjects = append(slices.Clone(before.Subjects), "older.ops.>")
+	if err := declare(t.Context(), l.js, after); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.js.Publish(t.Context(), "older.ops.a", nil); err != nil {
+		t.Errorf("the added subject is not taken: %v", err)
+	}
+	s, err := l.js.Stream(t.Context(), "OLDER")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.GetMsg(t.Context(), 1); err != nil || string(m.Data) != "kept" {
+		t.Errorf("what was there: %v, %v", m, err)
+	}
+	if err := declare(t.Context(), l.js, before); !errors.Is(err, ErrStreamMismatch) {
+		t.Errorf("the older version on the newer stream: %v, want a refusal", err)
 	}
 }
 

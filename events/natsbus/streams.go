@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ const mib = 1 << 20
 // clean refusal and not a full disk.
 func table() []stream {
 	return []stream{
-		{name: StreamJobs, durability: truth, subjects: []string{events.FilterJobs, events.FilterLeases}, maxBytes: 2048 * mib},
+		{name: StreamJobs, durability: truth, subjects: []string{events.FilterJobs, events.FilterLeases, events.FilterOps}, maxBytes: 2048 * mib},
 		{name: StreamMoney, durability: truth, subjects: []string{events.FilterMoney}, maxBytes: 1024 * mib},
 		{name: StreamOffers, durability: newest, subjects: []string{events.FilterOffers, filterQuarantine}, maxBytes: 128 * mib,
 			republish: &jetstream.RePublish{Source: "sf.v1.*.>", Destination: "sf.v1.hist.{{wildcard(1)}}.>"}},
@@ -103,9 +104,10 @@ func TruthStreams() []string {
 var ErrStreamMismatch = errors.New("stream is not as declared")
 
 // Declare makes sure that every stream of the table is there and is what the
-// table says. It changes nothing that exists: a stream with other settings is
-// refused, naming stream and setting. Check the high-water marks before: a
-// stream that has vanished would be made anew here.
+// table says. Of a stream that exists it changes one thing: subjects that a later
+// version added are added. A stream with other settings is refused, naming
+// stream and setting. Check the high-water marks before: a stream that has
+// vanished would be made anew here.
 func Declare(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	for _, s := range table() {
 		if err := declare(ctx, js, s.config(replicas)); err != nil {
@@ -123,7 +125,20 @@ func declare(ctx context.Context, js jetstream.JetStream, want jetstream.StreamC
 	if err != nil {
 		return full(err)
 	}
-	return compare(have.CachedInfo().Config, want)
+	was := have.CachedInfo().Config
+	if grown(was.Subjects, want.Subjects) {
+		was.Subjects = want.Subjects
+		if have, err = js.UpdateStream(ctx, was); err != nil {
+			return full(err)
+		}
+		was = have.CachedInfo().Config
+	}
+	return compare(was, want)
+}
+
+// grown says whether want is all of have, in its order, and more.
+func grown(have, want []string) bool {
+	return len(have) < len(want) && slices.Equal(have, want[:len(have)])
 }
 
 // compare names the first setting in which a stream is not as declared.
