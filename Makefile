@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint sim bench verify
+.PHONY: help build test race lint sim museum bench verify
 
 SEEDS ?= 20
 HOURS ?= 6
@@ -25,6 +25,9 @@ lint: ## gofmt, vet, staticcheck
 
 sim: ## the control plane under virtual time: SEEDS=100 HOURS=6, or SEED=7 alone
 	go test ./services/internal/simtest -run TestSeeds -count=1 -v -timeout 30m -args -seeds=$(SEEDS) -hours=$(HOURS) $(if $(SEED),-seed=$(SEED))
+
+museum: ## ten planted bugs and the checks that catch them; PATCH=FILE judges another, ALL=1 by every check
+	go run ./services/internal/museum $(if $(ALL),-all) $(if $(FILE),-file $(FILE)) $(PATCH)
 
 bench: ## benchmarks, as ratios against a peer or a limit in the same run
 	go test -run '^$$' -bench . -benchtime 1s ./...

@@ -238,6 +238,9 @@ func (s *Service) launch(ctx context.Context, l lease) error {
 		if try > 0 {
 			s.cfg.Turn("acquire-" + string(l.id.Job()))
 		}
+		if stop, err := s.barred(ctx, l); err != nil || stop {
+			return err
+		}
 		l, err = s.call(ctx, p, l, spec)
 		if err != nil || !pending(l) {
 			return err

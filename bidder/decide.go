@@ -1,6 +1,7 @@
 package bidder
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ const (
 	NoCapacity   = "waiting-for-capacity"
 	NoPrice      = "waiting-for-price"
 	PausedBudget = "paused-by-budget"
+	Frozen       = "waiting-frozen"
 )
 
 // choice is what a policy proposes.
@@ -50,12 +52,27 @@ type policy func(v *view) choice
 // The policy is Uniform Progress with failover to the cheapest pool. Its
 // proposal passes through the deadline net and the budget guard, in that order,
 // so that no policy can miss a deadline that could be met, or commit money that is not there.
+// What operations decided overrules them all: a held seller or pool is no
+// candidate, and under a freeze nothing is bought whatever it costs the job.
 func Decide(s Situation) events.Decision { return decideBy(uniformProgress, s) }
 
 func decideBy(p policy, s Situation) events.Decision {
 	v := survey(s)
-	c := guard(v, net(v, p(v)))
+	c := frozen(v, guard(v, net(v, p(v))))
 	return v.record(c)
+}
+
+// frozen turns whatever would commit money into patience while nothing may be bought.
+func frozen(v *view, c choice) choice {
+	f := v.in.Frozen
+	if f == nil || c.action == Keep || c.action == Stop {
+		return c
+	}
+	detail := fmt.Sprintf("frozen: %s (by %s)", f.Reason, f.By)
+	if c.action == Move {
+		return choice{action: Keep, rule: "freeze", pick: -1, detail: detail}
+	}
+	return choice{action: Wait, rule: "freeze", pick: -1, reason: Frozen, detail: detail}
 }
 
 // record writes the decision down, with every candidate that could matter.
@@ -127,6 +144,9 @@ func (v *view) wait(rule, detail string) choice {
 		c.reason = PausedBudget
 	case v.blockedBy(whyMaxPrice), v.blockedBy(whyDearSpot):
 		c.reason = NoPrice
+	}
+	if n := len(v.in.Holds); n > 0 {
+		c.detail += fmt.Sprintf("; holds in force: %d", n)
 	}
 	return c
 }

@@ -8,7 +8,8 @@
 //
 // Service carries decisions out. Its laws: money is reserved before anything
 // is bought; the intent is written before every paid call, and the call's token
-// is the lease id; an answer that never came is unknown until the seller's list
+// is the lease id; an intent that stands after a freeze, or after a hold of its
+// pool, is void, and nobody calls for it; an answer that never came is unknown until the seller's list
 // or a repeated call with the same token tells; a machine is ours, and paid for,
 // until the seller says that it is gone. Truth is in the log: any number of
 // services may run, each may die at any point, and whoever looks next goes on from

@@ -9,12 +9,12 @@ import (
 )
 
 // told takes a job event that the shared consumer handed to this replica. It
-// only starts work; what is owed stays in the log until it is answered.
-func (s *Service) told(ctx context.Context, e events.Event) error {
-	j, err := s.freshJob(ctx, e.Aggregate)
-	if err != nil {
-		return err
-	}
+// only starts work, and whoever does the work reads the job anew: a thousand
+// events in a row must not wait for a thousand answers of the log. What is owed
+// stays in the log until it is answered.
+func (s *Service) told(_ context.Context, e events.Event) error {
+	s.world.apply(e)
+	j, _ := s.world.job(events.JobID(e.Aggregate.ID))
 	s.drive(j)
 	if f, ok := e.Fact.(events.JobCommitted); ok && f.Epoch == j.epoch && j.moves() {
 		s.begin("move-"+string(j.id), func(ctx context.Context) error { return s.reconsider(ctx, e.Aggregate) })

@@ -21,6 +21,7 @@ const (
 	whyCountry  = "country not allowed"
 	whyMaxPrice = "above the price limit"
 	whyDearSpot = "dearer than on-demand"
+	whyHeld     = "held"
 	whyStale    = "stale"
 	whyStock    = "not in stock"
 	whyCooling  = "cooling down"
@@ -72,6 +73,9 @@ func covers(at events.Place, p events.Pool) bool {
 
 // unavailable says why a fitting offer cannot be bought at this moment; "" if it can.
 func unavailable(now time.Time, in events.Inputs, o events.Offer, onDemand events.PerInstanceHour) string {
+	if h := heldBy(in.Holds, o.Pool); h != nil {
+		return why(whyHeld, "%s (by %s)", h.Reason, h.By)
+	}
 	switch {
 	case o.Pool.Capacity.Reclaimable() && onDemand > 0 && o.Price > onDemand:
 		return why(whyDearSpot, "%s, on-demand %s", o.Price, onDemand)
@@ -88,6 +92,17 @@ func unavailable(now time.Time, in events.Inputs, o events.Offer, onDemand event
 		}
 	}
 	return ""
+}
+
+// heldBy returns the hold of a pool or of its seller, or nil.
+func heldBy(holds []events.OpsHeld, p events.Pool) *events.OpsHeld {
+	i := slices.IndexFunc(holds, func(h events.OpsHeld) bool {
+		return h.Seller == p.Seller && (h.Pool == nil || *h.Pool == p)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &holds[i]
 }
 
 // priceCap is the most that is agreed to for an offer: the launch is refused above

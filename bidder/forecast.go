@@ -2,6 +2,7 @@ package bidder
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -247,14 +248,20 @@ func (r *future) lifetime(c events.Candidate) float64 {
 	return 1 + r.rng.ExpFloat64()*max(rest, 0.1)
 }
 
-// Prospect gathers what a decision about a job that nobody has submitted yet is made from.
-func (s *Service) Prospect(spec events.JobSpec, now events.Moment) Situation {
+// Prospect gathers what a decision about a job that nobody has submitted yet is
+// made from. What is held counts; a freeze does not, which ends some day.
+func (s *Service) Prospect(ctx context.Context, org events.OrgID, spec events.JobSpec, now events.Moment) (Situation, error) {
 	j := job{spec: spec, began: now.Market}
 	in := s.inputs(j, now, nil)
 	in.Budget = spec.Policy.Budget
+	decided, err := s.ops.State(ctx, org)
+	if err != nil {
+		return Situation{}, err
+	}
+	in.Holds, _ = decided.Recorded()
 	offers := s.cfg.Market.Offers()
 	s.world.mu.Lock()
 	in.CoolDowns = s.world.pools.at(now.Control, offers)
 	s.world.mu.Unlock()
-	return Situation{Now: now, Spec: spec, Inputs: in, Quotes: s.quotes(offers, now)}
+	return Situation{Now: now, Spec: spec, Inputs: in, Quotes: s.quotes(offers, now)}, nil
 }

@@ -14,7 +14,12 @@ func (s *Service) situation(ctx context.Context, j job, now events.Moment, avoid
 	offers := s.cfg.Market.Offers()
 	in := s.inputs(j, now, avoid)
 	s.history(&in, j, now, offers)
-	err := s.cfg.Book.View(ctx, j.org, func(st *ledger.State) {
+	decided, err := s.ops.State(ctx, j.org)
+	if err != nil {
+		return Situation{}, err
+	}
+	in.Holds, in.Frozen = decided.Recorded()
+	err = s.cfg.Book.View(ctx, j.org, func(st *ledger.State) {
 		a := st.Account(j.id)
 		in.Budget, in.Spent, in.Reserved, in.MoneyAt = a.Limit, a.Spent, a.Reserved, st.Sequence()
 		if !a.Set {

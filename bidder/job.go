@@ -22,7 +22,7 @@ type job struct {
 	placed    time.Time // control
 	idle      time.Time // control, since when there is no machine; zero while there is one
 	noticed   bool
-	stopping  bool
+	stopping  bool // told to save and stop, or paused
 	over      bool
 	closed    bool
 	started   events.JobStarted
@@ -59,8 +59,10 @@ func (j job) apply(e events.Event) job {
 		if f.Lease == j.lease {
 			j.idle = e.Time
 		}
-	case events.JobStopping:
+	case events.JobStopping, events.JobPausing, events.JobPaused:
 		j.stopping = true
+	case events.JobResumed:
+		j.stopping, j.idle = false, e.Time
 	case events.JobEnded:
 		j.over = true
 	case events.JobClosed:

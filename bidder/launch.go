@@ -12,8 +12,8 @@ import (
 	"github.com/spotferry/spotferry/events"
 )
 
-// labelMark is the label that tells our machines from those of another installation.
-const labelMark = "env"
+// MarkLabel is the label that tells our machines from those of another installation.
+const MarkLabel = "env"
 
 // launchSpec is a function of the intent alone: a repeated call is the same call.
 func (s *Service) launchSpec(ctx context.Context, l lease) (provider.LaunchSpec, error) {
@@ -23,7 +23,7 @@ func (s *Service) launchSpec(ctx context.Context, l lease) (provider.LaunchSpec,
 	}
 	return provider.LaunchSpec{
 		Pool: l.intent.Offer.Pool, MaxPrice: l.intent.MaxPrice, UserData: data,
-		Labels: map[string]string{labelMark: s.cfg.Mark, "org": string(l.org), "job": string(l.id.Job()), "lease": string(l.id)},
+		Labels: map[string]string{MarkLabel: s.cfg.Mark, "org": string(l.org), "job": string(l.id.Job()), "lease": string(l.id)},
 	}, nil
 }
 
@@ -34,7 +34,7 @@ func (s *Service) call(ctx context.Context, p *poller, l lease, spec provider.La
 		return l, ctx.Err()
 	}
 	began := s.cfg.Now().Control
-	callCtx, cancel := context.WithTimeout(ctx, s.cfg.Launch)
+	callCtx, cancel := context.WithTimeout(traced(ctx, l), s.cfg.Launch)
 	inst, callErr := p.seller.Launch(callCtx, spec, string(l.id))
 	cancel()
 	took := s.cfg.Now().Control.Sub(began)

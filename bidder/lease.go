@@ -28,6 +28,7 @@ type lease struct {
 	newest    events.Event
 	intent    events.LeaseIntended
 	intentAt  time.Time // control
+	intentPos uint64    // of the intent in the stream, where freezes and holds stand too
 	unknownAt time.Time // control
 	launch    events.LeaseLaunched
 	instance  events.InstanceID
@@ -45,7 +46,8 @@ func (l lease) apply(e events.Event) lease {
 	l.id, l.org, l.newest = events.LeaseID(e.Aggregate.ID), e.Aggregate.Org, e
 	switch f := e.Fact.(type) {
 	case events.LeaseIntended:
-		l.phase, l.intent, l.intentAt, l.seller = intended, f, e.Time, f.Offer.Pool.Seller
+		l.phase, l.intent, l.seller = intended, f, f.Offer.Pool.Seller
+		l.intentAt, l.intentPos = e.Time, e.Position
 	case events.LeaseDeclined:
 		l.phase, l.decline = declined, f
 	case events.LeaseRefused:

@@ -112,7 +112,7 @@ func (p *poller) remember(l provider.Listing, mark string, now events.Moment) []
 	var ours []provider.Instance
 	listed := map[events.InstanceID]bool{}
 	for _, inst := range l.Instances {
-		if inst.Labels[labelMark] != mark || listed[inst.ID] {
+		if inst.Labels[MarkLabel] != mark || listed[inst.ID] {
 			continue
 		}
 		listed[inst.ID] = true
@@ -191,6 +191,9 @@ func (s *Service) ended(ctx context.Context, l lease, inst provider.Instance) er
 	}
 	if f.Ended.IsZero() {
 		f.Ended = s.cfg.Now().Market
+	}
+	if f.Terms == (events.Terms{}) { // the seller does not repeat them
+		f.Terms = l.intent.Offer.Terms
 	}
 	if f.EndedBy == "" {
 		f.EndedBy = "fault"

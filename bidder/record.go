@@ -61,7 +61,7 @@ func (s *Service) record(ctx context.Context, l lease, fact events.Fact, cause e
 		return l, err
 	}
 	e.Source, e.Time, e.Causation, e.Correlation = source, s.cfg.Now().Control, cause, string(l.id.Job())
-	e.Attribution = s.ownerOf(l)
+	e.Attribution, e.Trace = s.ownerOf(l), s.traceOf(l)
 	if isGuess {
 		e.Finality = events.Provisional
 	}

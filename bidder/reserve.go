@@ -46,6 +46,11 @@ func (s *Service) reserve(ctx context.Context, j job, id events.LeaseID, c event
 
 // setBudget writes the job's limit down once, from its submission.
 func (s *Service) setBudget(ctx context.Context, j job) error {
+	set := false
+	s.cfg.Book.Peek(j.org, func(st *ledger.State) { set = st.Account(j.id).Set })
+	if set { // what was set stays set
+		return nil
+	}
 	_, err := s.cfg.Book.Append(ctx, j.org, func(st *ledger.State) (*ledger.Draft, error) {
 		if st.Account(j.id).Set {
 			return nil, nil
@@ -92,23 +97,29 @@ func reserveIn(st *ledger.State, jobID events.JobID, id events.LeaseID, c events
 
 // payOn extends the reservation of a machine in use before it runs out. When the
 // budget refuses, the job is told in time to save and stop; a machine that is
-// still there when its money ends is given back.
+// still there when its money ends is given back. A limit that was lowered below
+// what is committed ends the money sooner: the job is told as soon as what is left
+// of it does not cover an orderly stop, and the reservation pays for that stop.
 func (s *Service) payOn(ctx context.Context, l lease, j job, now events.Moment) error {
 	var money ledger.Lease
-	s.cfg.Book.Peek(l.org, func(st *ledger.State) { money, _ = st.Lease(l.id) }) // the sweep has just looked
+	var short events.MicroUSD                       // by which the limit is exceeded by what is committed
+	s.cfg.Book.Peek(l.org, func(st *ledger.State) { // the sweep has just looked
+		money, _ = st.Lease(l.id)
+		short = max(-purse(st.Account(l.id.Job())).Free(), 0)
+	})
 	stop := s.market(s.cfg.Stop)
-	if money.Phase != ledger.Open || money.PaidTill.Sub(now.Market) > 2*stop {
+	if money.Phase != ledger.Open || (short == 0 && money.PaidTill.Sub(now.Market) > 2*stop) {
 		return nil
 	}
-	if !j.over && (l.id == j.lease || l.epoch() > j.epoch) {
+	if short == 0 && !j.over && (l.id == j.lease || l.epoch() > j.epoch) {
 		until, err := s.extend(ctx, l, j, now)
 		if err != nil {
 			return err
 		}
 		money.PaidTill = until
 	}
-	switch left := money.PaidTill.Sub(now.Market); {
-	case left <= 0:
+	switch left := s.coveredTill(l, money, short, now).Sub(now.Market); {
+	case !now.Market.Before(money.PaidTill), left <= 0 && l.epoch() > j.epoch:
 		return s.giveBack(ctx, l, string(events.OutOfBudget))
 	case left <= stop && l.id == j.lease && !j.over && !j.stopping:
 		return s.tellOutOfBudget(ctx, j, money, now)
@@ -116,10 +127,27 @@ func (s *Service) payOn(ctx context.Context, l lease, j job, now events.Moment) 
 	return nil
 }
 
+// coveredTill is until when a machine is paid for: as reserved, or, when the limit
+// is short of what is committed, until its worst case has used up the rest.
+func (s *Service) coveredTill(l lease, money ledger.Lease, short events.MicroUSD, now events.Moment) time.Time {
+	if short == 0 {
+		return money.PaidTill
+	}
+	bound := s.bound(l, money)
+	return longest(now.Market, money.PaidTill, func(t time.Time) bool { return bound(t) <= money.Reserved-short })
+}
+
+// bound returns what a machine can come to at worst if it is paid for until a time.
+func (s *Service) bound(l lease, money ledger.Lease) func(time.Time) events.MicroUSD {
+	seen := s.seen(l)
+	return func(t time.Time) events.MicroUSD {
+		return budget.Continue(seen.prices, l.launch.Started, seen.at, t, money.Price, money.Terms, s.market(s.cfg.Teardown))
+	}
+}
+
 // extend pays a machine further ahead if the budget bears it, by what it has really cost so
 // far and the worst case of the rest. It returns until when the machine is paid then.
 func (s *Service) extend(ctx context.Context, l lease, j job, now events.Moment) (time.Time, error) {
-	seen := s.seen(l)
 	var until time.Time
 	_, err := s.cfg.Book.Append(ctx, l.org, func(st *ledger.State) (*ledger.Draft, error) {
 		money, _ := st.Lease(l.id)
@@ -127,9 +155,7 @@ func (s *Service) extend(ctx context.Context, l lease, j job, now events.Moment)
 		if money.Phase != ledger.Open {
 			return nil, nil
 		}
-		bound := func(t time.Time) events.MicroUSD {
-			return budget.Continue(seen.prices, l.launch.Started, seen.at, t, money.Price, money.Terms, s.market(s.cfg.Teardown))
-		}
+		bound := s.bound(l, money)
 		most := money.Reserved + max(purse(st.Account(j.id)).Free(), 0)
 		to := longest(money.PaidTill, now.Market.Add(s.cfg.Horizon), func(t time.Time) bool { return bound(t) <= most })
 		if to.Sub(money.PaidTill) < s.market(s.cfg.Stop) {
@@ -163,8 +189,12 @@ func (s *Service) tellOutOfBudget(ctx context.Context, j job, money ledger.Lease
 	if err != nil {
 		return err
 	}
+	free := sit.Inputs.Budget - sit.Inputs.Spent - sit.Inputs.Reserved
 	detail := fmt.Sprintf("paid until %s market time and the budget does not bear more: %s free of %s",
-		money.PaidTill.UTC().Format(time.RFC3339), (sit.Inputs.Budget - sit.Inputs.Spent - sit.Inputs.Reserved).Dollars(), sit.Inputs.Budget.Dollars())
+		money.PaidTill.UTC().Format(time.RFC3339), free.Dollars(), sit.Inputs.Budget.Dollars())
+	if free < 0 {
+		detail = fmt.Sprintf("the budget of %s is below what is spent (%s) and reserved (%s)", sit.Inputs.Budget.Dollars(), sit.Inputs.Spent.Dollars(), sit.Inputs.Reserved.Dollars())
+	}
 	s.cfg.Logger.Warn("the budget is at its end", zap.String("job", string(j.id)), zap.String("lease", string(money.ID)), zap.String("why", detail))
 	_, err = s.record(ctx, l, events.LeaseDeclined{
 		Job: j.id, Epoch: j.epoch, N: l.n(), Reason: string(events.OutOfBudget), Detail: detail, RetryAt: now.Control,

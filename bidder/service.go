@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/bidder/ledger"
+	"github.com/spotferry/spotferry/bidder/ops"
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/events"
 )
@@ -134,6 +135,7 @@ func (c Config) Validate() error {
 // Service carries decisions out. Make it with New.
 type Service struct {
 	cfg     Config
+	ops     *ops.Book
 	world   *world
 	flights flights
 	slots   chan struct{}
@@ -148,7 +150,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Service{
-		cfg: cfg, world: newWorld(cfg.Timers.Settle, cfg.Scale), slots: make(chan struct{}, cfg.Parallel),
+		cfg: cfg, ops: ops.NewBook(cfg.Log, source, func() time.Time { return cfg.Now().Control }), world: newWorld(cfg.Timers.Settle, cfg.Scale), slots: make(chan struct{}, cfg.Parallel),
 		pollers: map[string]*poller{}, stood: standing{since: map[events.Pool]time.Time{}},
 	}
 	for name, p := range cfg.Sellers {
@@ -181,7 +183,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.flights.open(ctx)
 	part("reading jobs and leases", func(ctx context.Context) error {
 		return s.cfg.Log.Consume(ctx, events.Subscription{
-			Filters: []string{events.FilterJobs, events.FilterLeases}, Last: true, CaughtUp: func() { close(caughtUp) },
+			Filters: []string{events.FilterJobs, events.FilterLeases, events.FilterOps}, Last: true, CaughtUp: func() { close(caughtUp) },
 		}, func(_ context.Context, e events.Event) error { s.world.apply(e); return nil })
 	})
 	select {
@@ -190,6 +192,9 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	part("consuming commands", func(ctx context.Context) error {
 		return s.cfg.Log.Consume(ctx, events.Subscription{Name: "bidder", Filters: []string{events.FilterJobs}}, s.told)
+	})
+	part("consuming decisions of operations", func(ctx context.Context) error {
+		return s.cfg.Log.Consume(ctx, events.Subscription{Name: "bidder-ops", Filters: []string{events.FilterOps}}, s.ordered)
 	})
 	for _, name := range slices.Sorted(maps.Keys(s.pollers)) {
 		part("polling "+name, func(ctx context.Context) error { return s.poll(ctx, s.pollers[name]) })
@@ -203,6 +208,15 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// sortedPollers lists the sellers in a fixed order.
+func (s *Service) sortedPollers() []*poller {
+	var out []*poller
+	for _, name := range slices.Sorted(maps.Keys(s.pollers)) {
+		out = append(out, s.pollers[name])
+	}
+	return out
 }
 
 // market returns d of control time as market time.

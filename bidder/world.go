@@ -49,6 +49,8 @@ func (w *world) apply(e events.Event) {
 		w.wake(id)
 	case "lease":
 		w.applyLease(e)
+	case "ops":
+		w.wakeAll()
 	}
 }
 
@@ -116,6 +118,13 @@ func (w *world) wake(id events.JobID) {
 	if c, ok := w.changed[id]; ok {
 		close(c)
 		delete(w.changed, id)
+	}
+}
+
+// wakeAll tells whoever waits for any job: what may be bought has changed.
+func (w *world) wakeAll() {
+	for id := range w.changed {
+		w.wake(id)
 	}
 }
 

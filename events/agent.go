@@ -87,9 +87,14 @@ type JoinRequest struct {
 	Lease LeaseID `json:"lease"`
 	Key   string  `json:"key"` // public nkey; the private half never leaves the machine
 	Host  Host    `json:"host"`
+	// SealTo is the agent's public curve key, to which the job's secrets are
+	// sealed; Proof is its signature by Key. Without them a job with secrets is not joined.
+	SealTo string `json:"seal_to,omitempty"`
+	Proof  []byte `json:"proof,omitempty"`
 }
 
-// JoinReply is the same for every repetition with the same key.
+// JoinReply is the same for every repetition with the same key, but for the
+// sealing of Secrets.
 type JoinReply struct {
 	Refusal *Refusal   `json:"refusal,omitempty"`
 	JWT     string     `json:"jwt,omitempty"`
@@ -97,6 +102,7 @@ type JoinReply struct {
 	Spec    JobSpec    `json:"spec,omitzero"`
 	Store   StoreGrant `json:"store,omitzero"`
 	Timers  Timers     `json:"timers,omitzero"`
+	Secrets *Sealed    `json:"secrets,omitempty"` // PackSecrets of the job, for this agent only
 }
 
 // StoreGrant says where checkpoints go. Tenant and job fix the prefix.

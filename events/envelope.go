@@ -109,6 +109,9 @@ func (e Event) Hash() (string, error) {
 	return m.hash(), nil
 }
 
+// Hash is what the previous hash of the aggregate's next event has to be.
+func (m Message) Hash() string { return m.hash() }
+
 func (m Message) hash() string {
 	h := sha256.New()
 	for _, k := range []string{headerID, headerType, headerPrev, headerCommands} {

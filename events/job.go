@@ -202,7 +202,6 @@ type JobMoveRequested struct {
 type JobStopping struct {
 	Outcome Outcome `json:"outcome"`
 	Reason  string  `json:"reason"`
-	By      string  `json:"by,omitempty"` // the person, for a cancel
 }
 
 // PauseReason is why a job holds no machine although nobody ended it.
@@ -301,7 +300,9 @@ type JobEnded struct {
 
 // JobReleased says that a lease of the job is confirmed gone.
 type JobReleased struct {
-	Lease LeaseID `json:"lease"`
+	Lease   LeaseID `json:"lease"`
+	EndedBy string  `json:"ended_by,omitempty"`    // as lease.ended has it
+	Ended   EventID `json:"lease_event,omitempty"` // the lease.ended event
 }
 
 // JobClosed says that the job has ended and no machine of it is left.

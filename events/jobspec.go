@@ -18,10 +18,10 @@ type JobSpec struct {
 	Setup     string            `json:"setup,omitempty"` // shell, once per machine, before the first run
 	Run       string            `json:"run"`             // shell, the trainer
 	Workdir   *Archive          `json:"workdir,omitempty"`
-	Mounts    []Mount           `json:"mounts,omitempty"`  // files besides the working directory
-	Envs      map[string]string `json:"envs,omitempty"`    // literal text: "1.10" stays "1.10"
-	Secrets   []string          `json:"secrets,omitempty"` // names only, sorted; the values travel sealed, see SealedSecrets
-	OnNotice  *Hook             `json:"on_notice,omitempty"`
+	Mounts    []Mount           `json:"mounts,omitempty"`    // files besides the working directory
+	Envs      map[string]string `json:"envs,omitempty"`      // literal text: "1.10" stays "1.10"
+	Secrets   []string          `json:"secrets,omitempty"`   // names only, sorted; the values travel sealed, see SealedSecrets
+	OnNotice  []Hook            `json:"on_notice,omitempty"` // run in this order
 	Resources Resources         `json:"resources"`
 	Policy    Policy            `json:"policy"`
 }
@@ -45,7 +45,7 @@ type Mount struct {
 // gives notice. It gets TimeoutS seconds, or what is left of the notice if that is less.
 type Hook struct {
 	Run      string `json:"run"`
-	TimeoutS int64  `json:"timeout_s,omitempty"` // 0: all of the notice
+	TimeoutS int64  `json:"timeout_s,omitempty"` // control seconds; 0: all of the notice
 }
 
 // Resources says which machines are good enough.
@@ -94,7 +94,8 @@ type Policy struct {
 	Countries    []string         `json:"countries,omitempty"` // any of; an unknown country is not allowed when set
 	Work         Work             `json:"work"`
 	// ProgressTimeoutS is how long, in control seconds, a job may go without a
-	// step or a checkpoint before it counts as stalled; 0: it never does.
+	// step or a checkpoint before it counts as stalled. 0: nobody said, and the
+	// agent goes by what it has seen of the trainer's own rhythm; -1: it never does.
 	ProgressTimeoutS int64 `json:"progress_timeout_s,omitempty"`
 	// RestartOnExit are exit codes of the trainer after which it is always
 	// started again; such restarts do not count toward MaxRestarts.

@@ -29,12 +29,14 @@ type LeaseIntended struct {
 	Decision Decision        `json:"decision"`
 }
 
-// LeaseDeclined says that nothing was bought for a request, and why. It is final for this lease id.
+// LeaseDeclined says that nothing was bought for a request, and why. It is final
+// for this lease id. It follows an intent only if that is void: nobody ever calls for one
+// that stands after a freeze or a hold of its pool.
 type LeaseDeclined struct {
 	Job      JobID     `json:"job"`
 	Epoch    int       `json:"epoch"`
 	N        int       `json:"n"`
-	Reason   string    `json:"reason"` // a waiting reason, or "out-of-budget", "superseded"
+	Reason   string    `json:"reason"` // a waiting reason, or "out-of-budget"; "superseded" answers no request and only closes the id
 	Detail   string    `json:"detail"`
 	RetryAt  time.Time `json:"retry_at"` // control time
 	Decision Decision  `json:"decision"`
@@ -99,7 +101,7 @@ type Decision struct {
 	Candidates []Candidate `json:"candidates"`
 	Chosen     int         `json:"chosen"` // index into Candidates, -1 for none
 	Detail     string      `json:"detail"`
-	// Reason is a wait's: "waiting-for-capacity", "waiting-for-price", "paused-by-budget"; a stop's: "out-of-budget".
+	// Reason is a wait's: "waiting-for-capacity", "waiting-for-price", "waiting-frozen", "paused-by-budget"; a stop's: "out-of-budget".
 	Reason string `json:"reason,omitempty"`
 	// RetryAt is when a wait is looked at again at the latest, control time.
 	RetryAt time.Time `json:"retry_at,omitzero"`
@@ -137,6 +139,9 @@ type Inputs struct {
 	TeardownS  int64  `json:"teardown_s"`              // market seconds from asking for the end to the last billed moment
 	RetryMS    int64  `json:"retry_ms"`                // control milliseconds until a wait is looked at again
 	Scale      int64  `json:"scale"`                   // market seconds in a control second
+	Holds  []OpsHeld  `json:"holds,omitempty"`  // sellers and pools that nothing is bought from
+	Frozen *OpsFrozen `json:"frozen,omitempty"` // nothing is bought at all
+
 	GPU        string `json:"current_gpu,omitempty"`   // model of the current machine
 	SpeedPct   int    `json:"current_speed,omitempty"` // of the current machine, 100 is the model's norm
 }

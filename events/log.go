@@ -68,6 +68,9 @@ const (
 	FilterOps     = subjectRoot + "ops.>"
 	FilterOffers  = subjectRoot + "offer.>"
 	FilterSignals = subjectRoot + "signal.>"
+	// FilterClosed matches the end of every job, FilterBudgets every change of a job's budget.
+	FilterClosed  = subjectRoot + "job.*.*.closed"
+	FilterBudgets = subjectRoot + "money.*.budget-set"
 )
 
 // Subjects that carry no events.

@@ -130,7 +130,7 @@ func (b *Book) refresh(ctx context.Context, id events.JobID, e *entry) error {
 // Apply is how a job changes: read, fold, Step, append, and again when somebody
 // else was faster. It returns the job afterwards and the events appended, none
 // if the input changed nothing; one whose acknowledgement got lost is not among
-// them. Errors: ErrNoJob, or the log's.
+// them. Errors: ErrNoJob, a *Refused, or the log's.
 func (b *Book) Apply(ctx context.Context, id events.JobID, in Input) (Job, []events.Event, error) {
 	return b.apply(ctx, id, events.Aggregate{}, in)
 }
@@ -162,6 +162,9 @@ func (b *Book) apply(ctx context.Context, id events.JobID, create events.Aggrega
 				return Job{}, nil, fmt.Errorf("job %s: %w", id, ErrNoJob)
 			}
 			j.ID, j.Aggregate = id, create
+		}
+		if err := Refuse(j, b.now(), in); err != nil && len(ours) == 0 {
+			return j, nil, err
 		}
 		appended, err := b.append(ctx, e, j, in)
 		ours = append(ours, appended...)

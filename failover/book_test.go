@@ -73,6 +73,45 @@ func life() []scene {
 	}
 }
 
+// hardLife has a migration, a drill, a broken machine, a silence that is refined
+// later, a pause and a stall.
+func hardLife() []scene {
+	a, b, c, d, e := events.LeaseID("j1-1-1"), events.LeaseID("j1-2-1"), events.LeaseID("j1-3-1"), events.LeaseID("j1-5-1"), events.LeaseID("j1-6-1")
+	joins := func(l events.LeaseID, epoch int) func(Job) Input {
+		return says(Joined{events.JobJoined{Epoch: epoch, Lease: l, Key: "U" + string(l)}})
+	}
+	steps := func(l events.LeaseID, epoch int, from int64) func(Job) Input {
+		return says(Stepped{events.JobStarted{Epoch: epoch, Lease: l, From: from, Step: from + 1}})
+	}
+	broke := func(l events.LeaseID, epoch int, k events.Trouble) func(Job) Input {
+		return says(Troubled{events.JobTroubled{Epoch: epoch, Lease: l, Kind: k, Detail: "so"}})
+	}
+	return []scene{
+		{0, says(Submit{Attribution: attribution(), Spec: spec, By: "ann"})},
+		{1, bought(1, 1, "a")}, {2, joins(a, 1)}, {3, steps(a, 1, 0)},
+		{4, says(Migrate{By: "ann", Reason: "try"})},
+		{5, bought(2, 1, "b")}, {6, joins(b, 2)}, {7, commits(a, 1, 10, true)}, {8, steps(b, 2, 10)}, {9, ended(a)},
+		{10, says(Drill{By: "bob", NoNotice: true})},
+		{11, says(Silent{Epoch: 2, Heard: Heard{Step: 12, At: at(10.5).Control}})},
+		{12, bought(3, 1, "c")}, {13, joins(c, 3)}, {14, steps(c, 3, 10)}, {15, ended(b)},
+		{16, broke(c, 3, events.TroubleGPUFault)},
+		{17, commits(c, 3, 20, false)},
+		{18, bought(4, 1, "d")}, {19, joins("j1-4-1", 4)},
+		{20, steps("j1-4-1", 4, 20)},
+		{21, says(Silent{Epoch: 4, Heard: Heard{Step: 22, At: at(20.5).Control}})},
+		{22, bought(5, 1, "e")}, {23, joins(d, 5)}, {24, steps(d, 5, 20)},
+		{25, says(Returned{Epoch: 4})}, {26, ended(c)}, {27, ended("j1-4-1")},
+		{28, says(LastWords{events.JobLastWords{Epoch: 4, Lease: "j1-4-1"}})},
+		{29, says(Pause{By: "ann"})},
+		{30, says(Exited{Epoch: 5, DoneRequest: events.DoneRequest{Lease: d, Code: 143, OrderID: "stop-j1-5"}})},
+		{31, ended(d)},
+		{32, says(Resume{By: "bob"})},
+		{33, bought(6, 1, "f")}, {34, joins(e, 6)}, {35, steps(e, 6, 20)},
+		{36, broke(e, 6, events.TroubleStalled)},
+		{37, says(Cancel{By: "ann"})}, {38, ended(e)},
+	}
+}
+
 // stage plays scenes through a Book.
 type stage struct {
 	log *eventstest.Log
@@ -111,10 +150,10 @@ func (s *stage) facts(t interface{ Fatalf(string, ...any) }) []events.Fact {
 	return out
 }
 
-func undisturbed(t *testing.T) []events.Fact {
+func undisturbed(t *testing.T, life []scene) []events.Fact {
 	s := &stage{log: eventstest.New(0)}
 	b := s.book()
-	for _, sc := range life() {
+	for _, sc := range life {
 		if err := s.play(t.Context(), b, sc); err != nil {
 			t.Fatal(err)
 		}
@@ -127,8 +166,11 @@ func undisturbed(t *testing.T) []events.Fact {
 }
 
 func TestWhateverAnswersGetLostTheSameIsRecordedOnce(t *testing.T) {
-	want := undisturbed(t)
+	lives := [][]scene{life(), hardLife()}
+	wants := [][]events.Fact{undisturbed(t, lives[0]), undisturbed(t, lives[1])}
 	rapid.Check(t, func(rt *rapid.T) {
+		which := rapid.IntRange(0, 1).Draw(rt, "life")
+		want := wants[which]
 		s := &stage{log: eventstest.New(0)}
 		fates := rapid.SliceOfN(rapid.SampledFrom([]eventstest.Fate{eventstest.Done, eventstest.LostAck, eventstest.LostAsk}), 1, 40).Draw(rt, "fates")
 		n := 0
@@ -139,7 +181,7 @@ func TestWhateverAnswersGetLostTheSameIsRecordedOnce(t *testing.T) {
 			return fates[n-1]
 		}})
 		b := s.book()
-		for _, sc := range life() {
+		for _, sc := range lives[which] {
 			if err := s.play(t.Context(), b, sc); err != nil {
 				rt.Fatal(err)
 			}
@@ -151,7 +193,14 @@ func TestWhateverAnswersGetLostTheSameIsRecordedOnce(t *testing.T) {
 }
 
 func TestACrashBetweenAnyTwoAppendsIsRepaired(t *testing.T) {
-	want := undisturbed(t)
+	for _, life := range [][]scene{life(), hardLife()} {
+		crashAnywhere(t, life)
+	}
+}
+
+func crashAnywhere(t *testing.T, life []scene) {
+	t.Helper()
+	want := undisturbed(t, life)
 	for _, fate := range []eventstest.Fate{eventstest.LostAck, eventstest.LostAsk} {
 		for crash := 1; crash <= len(want); crash++ {
 			s := &stage{log: eventstest.New(0)}
@@ -165,7 +214,7 @@ func TestACrashBetweenAnyTwoAppendsIsRepaired(t *testing.T) {
 				return eventstest.Done
 			}})
 			b := s.book()
-			for _, sc := range life() {
+			for _, sc := range life {
 				if err := s.play(ctx, b, sc); err != nil {
 					if ctx.Err() == nil {
 						t.Fatal(err)
@@ -184,6 +233,9 @@ func TestACrashBetweenAnyTwoAppendsIsRepaired(t *testing.T) {
 	}
 }
 
+// hard marks a scene of hardLife.
+const hard = 100
+
 func TestATickAloneRepairsWhatTimeAndStateCallFor(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -194,9 +246,14 @@ func TestATickAloneRepairsWhatTimeAndStateCallFor(t *testing.T) {
 		{"a placement after the last save", 8, events.JobPlaced{}},
 		{"a failover's record", 9, events.JobFailedOver{}},
 		{"the end of a job", 16, events.JobClosed{}},
+		{"the pause of a job that stalls", 36 + hard, events.JobPaused{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+			life := life
+			if tc.last >= hard {
+				life, tc.last = hardLife, tc.last-hard
+			}
 			s := &stage{log: eventstest.New(0)}
 			b := s.book()
 			for _, sc := range life()[:tc.last] {

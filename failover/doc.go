@@ -8,5 +8,9 @@
 // so; executors carry it out, and their outcome comes back as the next input. A
 // wait is a due time in the state, never a sleep.
 //
+// Trouble that would only burn money pauses a job: no machine, everything kept,
+// until a person resumes it. A person's act that makes no sense for the job as it
+// is comes back as *Refused.
+//
 // The package buys nothing, saves nothing and talks to no machine.
 package failover

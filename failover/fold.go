@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"slices"
 	"time"
 
 	"github.com/spotferry/spotferry/events"
@@ -34,6 +33,9 @@ func Fold(j Job, e events.Event) Job {
 		if j.Current == nil {
 			j.Phase = Waiting
 		}
+		if f.Reason == string(events.OutOfBudget) && j.optional() {
+			j = j.stay() // what a person would like is not worth the job
+		}
 		if j.Move != nil && j.Move.WaitFrom.IsZero() {
 			mv := *j.Move
 			mv.WaitFrom = e.Time
@@ -47,29 +49,9 @@ func Fold(j Job, e events.Event) Job {
 	case events.JobPlaced:
 		j = foldPlaced(j, f, e.Time)
 	case events.JobStarted:
-		if j.current(f.Epoch, f.Lease) {
-			m := *j.Current
-			m.Started, m.From = e.Time, f.From
-			j.Current = &m
-			if j.arriving() {
-				mv := *j.Move
-				mv.First = &e
-				j.Move = &mv
-			}
-			j.Phase = j.runningPhase()
-		}
+		j = foldStarted(j, f, e)
 	case events.JobNoticed:
-		if j.current(f.Epoch, f.Lease) && !j.Over() {
-			j.Notice = &Notice{Event: e.ID, Seen: f.Seen, Recorded: e.Time, Deadline: f.Deadline}
-			j.FinalSaved = false
-			j.Phase = j.runningPhase()
-			if j.arriving() {
-				j.Move = j.Move.with(e.ID)
-			} else {
-				j.Move = beginMove(j, events.CauseNotice, e, f.Seen)
-				j.Move.NoticeFor = f.Deadline.Sub(f.Seen)
-			}
-		}
+		j = foldNoticed(j, f, e)
 	case events.JobNoticeWithdrawn:
 		if j.current(f.Epoch, f.Lease) {
 			j = j.stay()
@@ -77,49 +59,60 @@ func Fold(j Job, e events.Event) Job {
 	case events.JobCommitted:
 		j = foldCommitted(j, f, e.Time)
 	case events.JobCheckpointRejected:
-		j.Rejected = append(slices.Clone(j.Rejected), f.Checkpoint.Name)
+		j = foldRejected(j, f)
 	case events.JobLost:
 		j = foldLost(j, f, e)
 	case events.JobHeard:
-		if j.current(f.Epoch, f.Lease) {
-			m := *j.Current
-			m.Silent = false
-			j.Current = &m
-			if j.Notice == nil {
-				j = j.stay()
-			}
-			j.Phase = j.runningPhase()
-		}
+		j = foldHeard(j, f, e)
 	case events.JobExited:
 		j = foldExited(j, f, e)
+	case events.JobTroubled:
+		j = foldTroubled(j, f, e)
 	case events.JobMoveRequested:
 		j.Move = beginMove(j, f.Cause, e, e.Time)
 		j.FinalSaved = false
 		j.Phase = j.runningPhase()
+	case events.JobDrilled:
+		j = foldDrilled(j, f, e)
+	case events.JobPausing:
+		j = foldPausing(j, f, e)
+	case events.JobPaused:
+		j = foldPaused(j, f, e)
+	case events.JobResumed:
+		j = foldResumed(j, f)
 	case events.JobStopping:
 		j.Stopping, j.Phase, j.FinalSaved = f, Finishing, false
-		j.StopBy = e.Time.Add(stopWithin)
+		j.StopBy = e.Time.Add(j.stopWithin())
 	case events.JobEnded:
 		j.Outcome, j.Reason, j.ExitCode, j.Ended = f.Outcome, f.Reason, f.ExitCode, e.Time
+		if j.Current != nil && f.Outcome == events.Failed {
+			j = j.left(j.Epoch, j.Current.Lease, e.Time)
+		}
 	case events.JobReleased:
-		j.Open = slices.DeleteFunc(slices.Clone(j.Open), func(l events.LeaseID) bool { return l == f.Lease })
+		j = foldReleased(j, f)
 	case events.JobClosed:
 		j.Closed = true
 	case events.JobFailedOver:
-		j.Failovers, j.Move = f.Record.N, nil
+		j = foldFailedOver(j, f)
+	case events.JobFailoverRefined:
+		j = foldRefined(j, f)
+	case events.JobLastWords:
+		j = foldLastWords(j, f)
 	}
 	return j
 }
 
 // stopWithin is how long a machine that was told to save and stop may take
-// before the job ends without it. The seller's teardown bound is reserved for it.
-const stopWithin = time.Minute
+// before the job goes on without it. The seller's teardown bound is reserved for it.
+func (j Job) stopWithin() time.Duration {
+	return max(time.Minute, time.Duration(j.Spec.Policy.Checkpoint.GraceS)*time.Second)
+}
 
 // runningPhase is the phase of a job with a current machine.
 func (j Job) runningPhase() Phase {
 	switch {
-	case j.Phase == Finishing:
-		return Finishing
+	case j.Phase == Finishing || j.Phase == Pausing || j.Phase == Paused:
+		return j.Phase
 	case j.Current == nil:
 		return Acquiring
 	case j.leaving() || j.moving():
@@ -137,8 +130,10 @@ func (j Job) runningPhase() Phase {
 // lost on the machine before is not told yet.
 func (j Job) arriving() bool { return j.Move != nil && !j.Move.Placed.IsZero() }
 
-// moving says whether a voluntary move has begun.
-func (j Job) moving() bool { return j.Move != nil && j.Move.Voluntary }
+// moving says whether a voluntary move is under way, its machine ready.
+func (j Job) moving() bool {
+	return j.Move != nil && j.Move.Voluntary && j.Next != nil && !j.Next.Joined.IsZero()
+}
 
 func (j Job) current(epoch int, l events.LeaseID) bool {
 	return j.Current != nil && epoch == j.Epoch && l == j.Current.Lease
@@ -153,165 +148,27 @@ func (j Job) usedLease(id events.EventID) Job {
 	return j
 }
 
-// stay keeps the job on its current machine: the reason to leave is gone. A next
-// machine stays in Open until it is confirmed gone.
+// stay keeps the job on its current machine: the reason to leave is gone, unless
+// there is another. A next machine stays in Open until it is confirmed gone.
 func (j Job) stay() Job {
-	j.Notice, j.FinalSaved, j.Next = nil, false, nil
+	j.Notice, j.FinalSaved = nil, false
+	if j.leaving() {
+		j.Phase = j.runningPhase()
+		return j
+	}
+	m := *j.Current
+	if !m.Drill.Taken {
+		m.Drill = Rehearsal{}
+	}
+	j.Current, j.Next = &m, nil
 	if !j.arriving() {
 		j.Move = nil
+	} else if j.Move.After != nil {
+		mv := *j.Move
+		mv.After = nil
+		j.Move = &mv
 	}
 	j.Wait = events.JobWaiting{}
-	j.Phase = j.runningPhase()
-	return j
-}
-
-func foldLeased(j Job, f events.JobLeased) Job {
-	if !slices.Contains(j.Leases, f.Lease) {
-		j.Leases = append(slices.Clone(j.Leases), f.Lease)
-		j.Open = append(slices.Clone(j.Open), f.Lease)
-	}
-	if f.Epoch == j.NextEpoch {
-		if _, _, n, err := f.Lease.Parts(); err == nil && n >= j.NextN {
-			j.NextN = n + 1
-		}
-	}
-	if f.Surplus {
-		return j
-	}
-	j.Next = &Machine{
-		Lease: f.Lease, Epoch: f.Epoch, Pool: f.Pool, Instance: f.Instance, Price: f.Price, Purpose: f.Purpose,
-		Decision: f.Decision, Decided: f.Decided, Bought: f.Bought, BootBy: f.BootBy,
-	}
-	j.Wait = events.JobWaiting{}
-	if j.Phase == Waiting {
-		j.Phase = Acquiring
-	}
-	return j
-}
-
-func foldJoined(j Job, f events.JobJoined, at time.Time) Job {
-	j.NextEpoch, j.NextN = max(j.NextEpoch, f.Epoch+1), 1
-	j.Keys = append(slices.Clone(j.Keys), f.Key)
-	if j.Next != nil && j.Next.Lease == f.Lease {
-		m := *j.Next
-		m.Joined, m.Key = at, f.Key
-		j.Next = &m
-	}
-	return j
-}
-
-func foldPlaced(j Job, f events.JobPlaced, at time.Time) Job {
-	if f.Epoch <= j.Epoch {
-		return j
-	}
-	var m Machine
-	switch {
-	case j.Next != nil && j.Next.Lease == f.Lease:
-		m = *j.Next
-		j.Next = nil
-	case j.Current != nil && j.Current.Lease == f.Lease: // in place
-		m = *j.Current
-		m.Exited, m.Started = false, time.Time{}
-		m.Restarts++
-		j.Next = nil // bought under the epoch that this restart takes
-	default:
-		return j
-	}
-	m.Epoch, m.Placed, m.From = f.Epoch, at, 0
-	if f.Resume != nil {
-		m.From = f.Resume.Step
-	}
-	j.Epoch, j.Current = f.Epoch, &m
-	if j.NextEpoch <= f.Epoch {
-		j.NextEpoch, j.NextN = f.Epoch+1, 1
-	}
-	j.Notice, j.FinalSaved, j.Wait = nil, false, events.JobWaiting{}
-	if j.Move != nil {
-		mv := *j.Move
-		mv.Placed, mv.To, mv.Voluntary = at, m, false
-		j.Move = &mv
-	}
-	if j.Phase != Finishing {
-		j.Phase = Starting
-		if f.Resume != nil {
-			j.Phase = Restoring
-		}
-	}
-	return j
-}
-
-func foldCommitted(j Job, f events.JobCommitted, at time.Time) Job {
-	if !j.current(f.Epoch, f.Lease) {
-		return j // void: the epoch is over
-	}
-	if j.committed(f.Checkpoint.Name) == nil {
-		j.Commits = append(slices.Clone(j.Commits), f.Checkpoint)
-		j.CommitAt = append(slices.Clone(j.CommitAt), at)
-	}
-	if f.Final {
-		j.FinalSaved = true
-	}
-	m := *j.Current
-	m.Restarts = 0
-	j.Current = &m
-	if j.Move != nil && j.Move.From.Epoch == f.Epoch {
-		mv := *j.Move
-		mv.LastCommit, mv.SaveMS, mv.UploadMS = at, f.SaveMS, f.UploadMS
-		if f.Final {
-			mv.Drained = at
-		}
-		mv.LastStep = max(mv.LastStep, f.Checkpoint.Step)
-		j.Move = &mv
-	}
-	return j
-}
-
-func foldLost(j Job, f events.JobLost, e events.Event) Job {
-	if j.Next != nil && f.Lease == j.Next.Lease {
-		j.Next = nil
-		return j
-	}
-	if !j.current(f.Epoch, f.Lease) {
-		return j
-	}
-	if j.Move == nil {
-		j.Move = beginMove(j, f.Cause, e, f.LastSeen)
-	}
-	mv := *j.Move
-	mv.lose(f, e)
-	j.Move = &mv
-	if f.Cause == events.CauseSilent {
-		m := *j.Current
-		m.Silent = true
-		j.Current = &m
-	} else {
-		j.Current, j.Notice = nil, nil
-	}
-	j.Phase = j.runningPhase()
-	return j
-}
-
-func foldExited(j Job, f events.JobExited, e events.Event) Job {
-	if !j.current(f.Epoch, f.Lease) {
-		return j
-	}
-	m := *j.Current
-	m.Exited = true
-	j.Current = &m
-	if f.Signal == "" {
-		j.Crash = Crash{Code: f.Code, Step: j.Step(), Seen: true}
-	}
-	if j.Move == nil {
-		j.Move = beginMove(j, events.CauseTrainer, e, e.Time)
-	}
-	if j.arriving() {
-		j.Move = j.Move.with(e.ID)
-	} else {
-		mv := *j.Move
-		mv.LastStep = max(mv.LastStep, f.LastStep)
-		mv.Lost, mv.Drained = e.Time, e.Time
-		j.Move = &mv
-	}
 	j.Phase = j.runningPhase()
 	return j
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/spotferry/spotferry/events"
 )
 
-// maxRestarts is how often a trainer killed by signals is started again in
-// place without a checkpoint between, before the machine is blamed.
+// maxRestarts is how often a trainer is started again in place without a
+// checkpoint between, before the machine is blamed. What the user's policy wants
+// started again is, but ever later.
 const maxRestarts = 3
 
 // followUp records the next thing that the state and the time alone call for,
@@ -19,7 +20,7 @@ func (s *stepper) followUp() bool {
 	switch {
 	case j.Sequence == 0:
 		return false
-	case s.finishMove():
+	case s.leftOver():
 		return true
 	case j.Over():
 		if !j.Closed && len(j.Open) == 0 {
@@ -28,25 +29,36 @@ func (s *stepper) followUp() bool {
 		}
 		return false
 	case j.Phase == Finishing:
-		if j.Current == nil || j.Current.Silent || j.Current.Exited || !now.Before(j.StopBy) {
+		if j.idle() || !now.Before(j.StopBy) {
 			s.end(j.Stopping.Outcome, j.Stopping.Reason, 0)
 			return true
 		}
 		return false
+	case j.Phase == Pausing && (j.idle() || !now.Before(j.StopBy)):
+		s.paused(j.Pause)
+		return true
 	case s.overdue():
 		return true
+	case j.Phase == Pausing || j.Phase == Paused:
+		return false
 	case j.Next != nil && j.Next.Joined.IsZero() && !now.Before(j.Next.BootBy):
 		s.record(events.JobLost{Epoch: j.Next.Epoch, Lease: j.Next.Lease, Cause: events.CauseHostFault,
 			Detail: fmt.Sprintf("its agent did not join within %s", j.Next.BootBy.Sub(j.Next.Bought).Round(time.Second))})
 		return true
-	case j.Next != nil && !j.Next.Joined.IsZero() && j.Next.Purpose.Voluntary() && j.Move == nil:
+	case j.Current != nil && j.Next != nil && !j.Next.Joined.IsZero() && j.Next.Purpose.Voluntary() && j.Move == nil:
 		s.record(events.JobMoveRequested{Epoch: j.Epoch, Cause: cause(j.Next.Purpose), By: "bidder",
 			Reason: fmt.Sprintf("%s at %s an hour", j.Next.Pool, j.Next.Price)})
 		return true
 	case j.Next != nil && !j.Next.Joined.IsZero() && j.drained(now):
 		s.record(events.JobPlaced{Epoch: j.Next.Epoch, Lease: j.Next.Lease, Pool: j.Next.Pool, Resume: j.Newest()})
 		return true
+	case j.Notice != nil && j.Notice.Drill && j.Current != nil && !now.Before(j.Notice.Deadline):
+		s.record(events.JobLost{Epoch: j.Epoch, Lease: j.Current.Lease, Cause: events.CauseOperator, Detail: "taken at the end of the drill's notice"})
+		return true
 	case j.restartable(): // under a new epoch, on the same lease
+		if now.Before(j.Current.ExitedAt.Add(j.Current.restartPause())) {
+			return false
+		}
 		s.record(events.JobPlaced{Epoch: max(j.NextEpoch, j.Epoch+1), Lease: j.Current.Lease, Pool: j.Current.Pool, Resume: j.Newest()})
 		return true
 	}

@@ -19,6 +19,8 @@ const (
 	Running   Phase = "running"
 	Draining  Phase = "draining"  // the machine is going: last save here, next machine on its way
 	Finishing Phase = "finishing" // told to save and stop
+	Pausing   Phase = "pausing"   // told to save and stop, to be paused
+	Paused    Phase = "paused"    // holds no machine until it is resumed
 )
 
 // Job is the state of one job: what its events add up to. It is a value; Fold
@@ -35,7 +37,12 @@ type Job struct {
 	Phase    Phase
 	Wait     events.JobWaiting  // why no machine could be bought; zero unless one is sought
 	Stopping events.JobStopping // valid while Phase is Finishing
-	StopBy   time.Time          // control time after which a stop is enforced
+	StopBy   time.Time          // control time after which a stop or a pause is enforced
+
+	Pause   events.JobPaused   // why it pauses; valid while Phase is Pausing or Paused
+	Resumed events.JobResumed  // who took it up last; valid until it pauses again
+	Trouble events.JobTroubled // a trouble that pauses the job and has not yet; zero otherwise
+	Fault   Fault
 
 	Outcome  events.Outcome // "" until it has ended
 	Reason   string
@@ -57,11 +64,15 @@ type Job struct {
 	FinalSaved bool    // Current has committed its last save since the notice, the stop or the move began
 	Move       *Move   // a failover in progress
 	Failovers  int
+	Unsettled  []Told // recorded moves whose old machine is not confirmed gone, oldest first
+	Unspoken   []Left // epochs left in trouble whose last words are not kept yet, oldest first
+	Spoken     []int  // epochs whose last words are kept
 
 	Commits  []events.Checkpoint // oldest first; void ones are not here
 	CommitAt []time.Time         // control time of each
 	Rejected []string            // names of checkpoints that did not restore
 	Crash    Crash
+	Restarts int // of trainers that failed by themselves, since submission or the last resume
 
 	Sequence uint64
 	Position uint64
@@ -82,20 +93,54 @@ type Machine struct {
 	BootBy   time.Time
 	Joined   time.Time // zero: not yet
 	Key      string
-	Placed   time.Time // zero: not yet
-	Started  time.Time // first step; zero: not yet
-	From     int64     // the step restored here
-	Silent   bool      // given up as silent, may come back
-	Exited   bool      // its trainer ended and is not to be started again here
-	Restarts int       // in place, in a row, without a checkpoint between
+	Placed   time.Time      // zero: not yet
+	Started  time.Time      // first step; zero: not yet
+	From     int64          // the step restored here
+	Silent   bool           // given up as silent, may come back
+	Exited   bool           // its trainer ended
+	ExitedAt time.Time      // control time
+	Again    bool           // the user's policy has that trainer started again, however often it was
+	Restarts int            // in place, in a row, without a checkpoint between
+	Faulty   events.Trouble // what its agent says is broken; "": nothing
+	Drill    Rehearsal      // zero: nobody rehearses on it
 }
 
-// Notice is a seller's warning about the current machine.
+// Rehearsal is a failover on demand as its machine remembers it.
+type Rehearsal struct {
+	Event events.EventID
+	Why   string
+	Taken bool // given back without a word to the agent
+}
+
+// Fault remembers the last machine that an agent called broken.
+type Fault struct {
+	Seen    bool
+	Commits int // committed when it happened
+}
+
+// Told is a recorded move of which the seller may still say more.
+type Told struct {
+	N     int
+	Cause events.Cause // the newest known
+	From  events.Side
+	Heard events.EventID // its agent was heard after all; "": not
+	Back  bool           // and that is recorded
+}
+
+// Left is an epoch that ended in trouble.
+type Left struct {
+	Epoch int
+	Lease events.LeaseID
+	At    time.Time // control time
+}
+
+// Notice is a warning about the current machine.
 type Notice struct {
 	Event    events.EventID
 	Seen     time.Time
 	Recorded time.Time
 	Deadline time.Time
+	Drill    bool // given by a person, as a rehearsal: the seller knows nothing of it
 }
 
 // Crash remembers the last exit by the trainer's own doing.
@@ -116,11 +161,13 @@ func (m *Machine) Side() events.Side {
 // Over says whether the job has its outcome.
 func (j Job) Over() bool { return j.Outcome != "" }
 
-// Status is the one word a list shows: the outcome, the waiting reason or the phase.
+// Status is the one word a list shows: the outcome, why it waits or is paused, or the phase.
 func (j Job) Status() string {
 	switch {
 	case j.Over():
 		return string(j.Outcome)
+	case j.Phase == Paused:
+		return string(j.Pause.Reason)
 	case j.Phase == Waiting:
 		return j.Wait.Reason
 	}
@@ -156,30 +203,56 @@ func (j Job) Step() int64 {
 
 // leaving says whether the current machine has to be replaced.
 func (j Job) leaving() bool {
-	return j.Current == nil || j.Notice != nil || j.Current.Silent || j.Current.Exited
+	c := j.Current
+	return c == nil || j.Notice != nil || c.Silent || c.Exited || c.Faulty != ""
+}
+
+// stopping says whether the job computes no more, for now or for good, and nothing is to be bought for it.
+func (j Job) stopping() bool {
+	return j.Phase == Finishing || j.Phase == Pausing || j.Phase == Paused || j.Trouble.Kind != ""
+}
+
+// asked says whether a person wants the job on another machine, while the one it has would do.
+func (j Job) asked() bool { return j.Move != nil && j.Move.Asked && j.Move.Placed.IsZero() }
+
+// optional says whether the job is to leave a machine that works only because a person wants it.
+func (j Job) optional() bool {
+	c := j.Current
+	return c != nil && !c.Silent && !c.Exited && c.Faulty == "" && (j.Notice == nil && j.asked() || j.Notice != nil && j.Notice.Drill)
 }
 
 // wantsMachine says whether a machine is to be bought now.
 func (j Job) wantsMachine() bool {
-	return !j.Over() && j.Phase != Finishing && j.Next == nil && j.leaving() && !j.restartable()
+	return !j.Over() && !j.stopping() && j.Next == nil && (j.leaving() || j.asked()) && !j.restartable()
 }
 
 // restartable says whether a dead trainer is to be started again where it was.
 func (j Job) restartable() bool {
 	c := j.Current
-	return c != nil && c.Exited && !c.Silent && j.Notice == nil && c.Restarts < maxRestarts &&
+	return c != nil && c.Exited && !c.Silent && c.Faulty == "" && j.Notice == nil && (c.Restarts < maxRestarts || c.Again) &&
 		(j.Next == nil || j.Next.Joined.IsZero())
 }
 
 // drained says whether nothing more is expected from the current machine.
 func (j Job) drained(now time.Time) bool {
+	c := j.Current
 	switch {
-	case j.Current == nil || j.Current.Silent || j.Current.Exited || j.FinalSaved:
+	case c == nil || c.Silent || c.Exited || c.Faulty != "" || j.FinalSaved:
 		return true
 	case j.Notice != nil:
 		return !now.Before(j.Notice.Deadline)
 	}
 	return false
+}
+
+// Floor is the least step that a commit of the current machine may have: the one
+// it has restored. A trainer below it ignores what was restored, and what it
+// saves must never become the newest.
+func (j Job) Floor() int64 {
+	if j.Current == nil {
+		return 0
+	}
+	return j.Current.From
 }
 
 func (j Job) holds(l events.LeaseID) bool { return slices.Contains(j.Open, l) }

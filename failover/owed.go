@@ -14,9 +14,9 @@ func Owed(j Job) []events.Command {
 		out = append(out, j.acquire())
 	}
 	for _, l := range j.Open {
-		if j.Over() || !j.inUse(l) {
+		if j.Over() || !j.inUse(l) || j.taken(l) {
 			out = append(out, events.Command{
-				ID: "release-" + string(l), Kind: events.Release, Lease: l, Reason: j.releaseReason(),
+				ID: "release-" + string(l), Kind: events.Release, Lease: l, Reason: j.releaseReason(l),
 			})
 		}
 	}
@@ -35,10 +35,15 @@ func (j Job) acquire() events.Command {
 		c.Purpose = events.ForReplace
 	}
 	c.NotTill = j.Wait.RetryAt
-	if j.Move != nil {
-		c.Avoid = []events.Pool{j.Move.From.Pool}
-		if to := j.Move.To; to.Lease != "" && to.Pool != j.Move.From.Pool {
-			c.Avoid = append(c.Avoid, to.Pool) // it went before its first step
+	if m := j.Move; m != nil {
+		if !m.Kept {
+			c.Avoid = []events.Pool{m.From.Pool}
+		}
+		if to := m.To; to.Lease != "" && to.Lease != m.From.Lease {
+			c.Avoid = withPool(c.Avoid, to.Pool) // it went before its first step
+		}
+		for _, p := range m.Avoid {
+			c.Avoid = withPool(c.Avoid, p)
 		}
 	}
 	return c
@@ -48,9 +53,19 @@ func (j Job) inUse(l events.LeaseID) bool {
 	return (j.Current != nil && j.Current.Lease == l) || (j.Next != nil && j.Next.Lease == l)
 }
 
-func (j Job) releaseReason() string {
-	if j.Over() {
+// taken says whether a drill gives the lease back under its agent.
+func (j Job) taken(l events.LeaseID) bool {
+	return j.Current != nil && j.Current.Lease == l && j.Current.Drill.Taken
+}
+
+func (j Job) releaseReason(l events.LeaseID) string {
+	switch {
+	case j.Over():
 		return string(j.Outcome)
+	case j.taken(l):
+		return j.Current.Drill.Why
+	case j.Phase == Paused:
+		return string(j.Pause.Reason)
 	}
 	return "not needed"
 }
@@ -63,6 +78,14 @@ func (j Job) order() events.Command {
 		c.Order, c.Reason = events.OrderEnd, string(j.Outcome)
 	case j.Phase == Finishing:
 		c.Order, c.Reason = events.OrderStop, j.Stopping.Reason
+	case j.Phase == Pausing:
+		c.Order, c.Reason = events.OrderStop, string(j.Pause.Reason)
+	case j.Current.Faulty != "":
+		c.Order, c.Reason = events.OrderStop, string(j.Current.Faulty)
+	case j.Notice != nil && j.Notice.Drill && !j.FinalSaved:
+		c.Order, c.Reason = events.OrderSave, j.Current.Drill.Why
+		c.ID = fmt.Sprintf("save-%s-%d-%s", j.ID, j.Epoch, j.Notice.Event)
+		return c
 	case j.moving() && !j.FinalSaved:
 		c.Order, c.Reason = events.OrderSave, string(j.Move.Cause)
 		c.ID = fmt.Sprintf("save-%s-%d-%s", j.ID, j.Epoch, j.Move.Evidence[0])

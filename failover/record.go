@@ -1,86 +1,11 @@
 package failover
 
 import (
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spotferry/spotferry/events"
 )
-
-// Move gathers a failover while it happens; record turns it into what is kept for ever.
-type Move struct {
-	Cause     events.Cause
-	Detail    string
-	Evidence  []events.EventID
-	From      Machine
-	To        Machine
-	Voluntary bool
-
-	Began      time.Time // control time of the first sign
-	Detected   time.Time // control time at which the job knew
-	NoticeFor  time.Duration
-	WaitFrom   time.Time // control time since which nothing could be bought; zero: never
-	Lost       time.Time // control time at which the old machine was known gone; zero while it lives
-	LastSeen   time.Time
-	LastStep   int64
-	LastCommit time.Time // since the move began
-	Drained    time.Time // control time at which nothing more was expected of the old machine; zero: its deadline
-	SaveMS     int64
-	UploadMS   int64
-
-	Placed time.Time
-	First  *events.Event // job.started on the new machine: the move is complete and to be recorded
-}
-
-func beginMove(j Job, cause events.Cause, e events.Event, sign time.Time) *Move {
-	if sign.IsZero() || sign.After(e.Time) {
-		sign = e.Time
-	}
-	m := &Move{
-		Cause: cause, Evidence: []events.EventID{e.ID}, Began: sign, Detected: e.Time,
-		LastStep: j.Step(),
-	}
-	if j.Current != nil {
-		m.From = *j.Current
-	}
-	if f, ok := e.Fact.(events.JobMoveRequested); ok {
-		m.Voluntary, m.Detail = true, f.Reason
-	}
-	return m
-}
-
-// with returns the move with more evidence.
-func (m Move) with(evidence ...events.EventID) *Move {
-	m.Evidence = slices.Clone(m.Evidence)
-	for _, id := range evidence {
-		if !slices.Contains(m.Evidence, id) {
-			m.Evidence = append(m.Evidence, id)
-		}
-	}
-	return &m
-}
-
-// lose records that the old machine is gone, which may confirm or sharpen an earlier cause.
-func (m *Move) lose(f events.JobLost, e events.Event) {
-	m.Evidence = m.with(append(f.Evidence[:len(f.Evidence):len(f.Evidence)], e.ID)...).Evidence
-	if !m.Placed.IsZero() {
-		return // the next machine went before its first step: the same move goes on
-	}
-	if m.Cause == events.CauseSilent {
-		m.Cause = f.Cause // the seller now says why it was silent
-	}
-	if m.Drained.IsZero() {
-		m.Drained = e.Time
-	}
-	m.Detail = f.Detail
-	m.Lost = e.Time
-	if f.Cause != events.CauseSilent && !f.LastSeen.IsZero() {
-		m.Lost = f.LastSeen
-	}
-	m.LastSeen = f.LastSeen
-	m.LastStep = max(m.LastStep, f.LastStep)
-}
 
 // record is the completed move as it is kept.
 func (j Job) record(market func(control time.Duration) time.Duration) events.Failover {
@@ -92,6 +17,7 @@ func (j Job) record(market func(control time.Duration) time.Duration) events.Fai
 		From: m.From.Side(), To: m.To.Side(),
 		Noticed: m.NoticeFor > 0, NoticeMS: m.NoticeFor.Milliseconds(),
 		Began: m.Began, Ended: at, Resumed: resumed, LastStep: m.LastStep, Decision: m.To.Decision,
+		Drill: m.Drill,
 	}
 	r.To.Epoch = started.Epoch
 	if r.Noticed && !m.LastCommit.IsZero() {
@@ -158,7 +84,10 @@ func (m Move) phases(started events.JobStarted, at time.Time) []events.Phase {
 			ready = ready.Add(time.Duration(d) * time.Millisecond)
 		}
 	}
-	agent("setup", started.Clock.SetupMS)
+	c := started.Clock
+	agent("image", c.ImageMS)
+	agent("inputs", c.InputsMS)
+	agent("setup", c.SetupMS-c.ImageMS-c.InputsMS)
 	agent("restore", started.Clock.RestoreMS)
 	if ready.After(at) {
 		ready = at

@@ -20,12 +20,22 @@ import (
 type signals interface {
 	// WatchSignals calls handle with the newest heartbeat of every job's epoch, then with each new one.
 	WatchSignals(ctx context.Context, handle func(job events.JobID, epoch int, hb events.Heartbeat)) error
+	// Signal returns the newest heartbeat of a job's epoch, or false.
+	Signal(ctx context.Context, org events.OrgID, job events.JobID, epoch int) (events.Heartbeat, bool, error)
 }
 
-// Config of a Service. Every field is required but Slot.
+// logs reads what agents' trainers wrote.
+type logs interface {
+	// ReadLog returns what was kept at or after since, oldest first, only the last tail
+	// lines if that is more than zero.
+	ReadLog(ctx context.Context, org events.OrgID, job events.JobID, epoch int, since time.Time, tail int) ([]events.LogBatch, error)
+}
+
+// Config of a Service. Every field is required but Logs and Slot.
 type Config struct {
 	Log     events.Log
 	Signals signals
+	Logs    logs // nil: last words are kept without lines
 	Book    *Book
 	Timers  events.Timers
 	Now     func() events.Moment
@@ -63,6 +73,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error {
 		return s.cfg.Log.Consume(gctx, events.Subscription{Name: "failover", Filters: []string{events.FilterLeases}}, s.lease)
 	})
+	g.Go(func() error {
+		return s.cfg.Log.Consume(gctx, events.Subscription{Name: "failover-money", Filters: []string{events.FilterBudgets}}, s.budget)
+	})
 	g.Go(func() error { return s.sweep(gctx) })
 	err := g.Wait()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
@@ -88,26 +101,6 @@ func (s *Service) watchJobs(ctx context.Context) error {
 	})
 }
 
-// heartbeat remembers the newest of each of a job's epochs.
-func (s *Service) heartbeat(job events.JobID, epoch int, hb events.Heartbeat) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.heard[job] == nil {
-		s.heard[job] = map[int]Heard{}
-	}
-	old := s.heard[job][epoch]
-	if hb.At.Before(old.At) {
-		return // late: a newer one has been heard
-	}
-	s.heard[job][epoch] = Heard{Step: max(hb.Step, old.Step), At: hb.At}
-}
-
-func (s *Service) heardFrom(job events.JobID, epoch int) Heard {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.heard[job][epoch]
-}
-
 // lease carries a lease's fate to its job.
 func (s *Service) lease(ctx context.Context, e events.Event) error {
 	lease := events.LeaseID(e.Aggregate.ID)
@@ -122,14 +115,22 @@ func (s *Service) lease(ctx context.Context, e events.Event) error {
 	case events.LeaseDeclined:
 		return s.apply(ctx, job, Declined{Event: e})
 	case events.LeaseEnded:
-		return s.apply(ctx, job, s.gone(job, e))
+		return s.gone(ctx, job, e)
 	}
 	return nil
 }
 
-func (s *Service) gone(job events.JobID, ended events.Event) Gone {
-	j, _ := s.cfg.Book.Cached(job)
-	return Gone{Event: ended, Heard: s.heardFrom(job, j.Epoch)}
+// gone carries a lease's end to its job, with what was heard last if the job still was there.
+func (s *Service) gone(ctx context.Context, job events.JobID, ended events.Event) error {
+	in := Gone{Event: ended}
+	j, known := s.cfg.Book.Cached(job)
+	if !known { // just started
+		j, _ = s.cfg.Book.Job(ctx, job) // apply tells what is wrong
+	}
+	if j.Current != nil && string(j.Current.Lease) == ended.Aggregate.ID {
+		in.Heard = s.heardLast(ctx, j, j.Epoch)
+	}
+	return s.apply(ctx, job, in)
 }
 
 // launched carries a purchase to its job, and with it the lease's end if that is
@@ -156,7 +157,7 @@ func (s *Service) launched(ctx context.Context, job events.JobID, lease events.L
 	if err := s.apply(ctx, job, Bought{Lease: lease, Intent: *intent, Launched: e}); err != nil || ended == nil {
 		return err
 	}
-	return s.apply(ctx, job, s.gone(job, *ended))
+	return s.gone(ctx, job, *ended)
 }
 
 func (s *Service) apply(ctx context.Context, job events.JobID, in Input) error {
@@ -187,6 +188,7 @@ func (s *Service) sweep(ctx context.Context) error {
 				s.cfg.Logger.Warn("sweeping a job", zap.String("job", string(id)), zap.Error(err))
 			}
 		}
+		s.listen(ctx)
 	}
 }
 
@@ -209,7 +211,11 @@ func (s *Service) check(ctx context.Context, id events.JobID) error {
 		return nil
 	}
 	now := s.cfg.Now()
-	for _, in := range []Input{s.silence(j, now.Control), Tick{}} {
+	silence := s.silence(j, now.Control, s.heardFrom(j.ID, j.Epoch))
+	if _, silent := silence.(Silent); silent { // nobody is given up on the word of a memory
+		silence = s.silence(j, now.Control, s.heardLast(ctx, j, j.Epoch))
+	}
+	for _, in := range []Input{silence, Tick{}} {
 		if in == nil {
 			continue
 		}
@@ -222,40 +228,25 @@ func (s *Service) check(ctx context.Context, id events.JobID) error {
 	return nil
 }
 
-// silence returns Silent or Returned when the current agent's heartbeats say so, else nil.
-func (s *Service) silence(j Job, now time.Time) Input {
-	c := j.Current
-	if c == nil || j.Over() {
-		return nil
-	}
-	h := s.heardFrom(j.ID, j.Epoch)
-	if c.Silent {
-		if !h.At.IsZero() && now.Sub(h.At) < s.cfg.Timers.Hold {
-			return Returned{Epoch: j.Epoch}
-		}
-		return nil
-	}
-	last := h.At
-	for _, t := range []time.Time{c.Placed, s.cfg.Healthy()} {
-		if t.After(last) {
-			last = t
-		}
-	}
-	if now.Sub(last) <= s.cfg.Timers.Lost {
-		return nil
-	}
-	if h.At.IsZero() {
-		h.At = last
-	}
-	return Silent{Epoch: j.Epoch, Heard: h}
-}
-
 // LogTransitions writes one line per event appended to a job: enough to replay the choice.
 func LogTransitions(log *zap.Logger, evs []events.Event) {
 	for _, e := range evs {
 		t, _ := events.TypeOf(e.Fact)
 		log.Info("job transition", zap.String("job", e.Aggregate.ID), zap.String("event", t.Family+"."+t.Event),
 			zap.String("id", string(e.ID)), zap.String("causation", string(e.Causation)),
-			zap.Int("owed", len(e.Commands)), zap.Any("fact", e.Fact))
+			zap.Int("owed", len(e.Commands)), zap.Any("fact", withoutOutput(e.Fact)))
 	}
+}
+
+// withoutOutput leaves out what a trainer wrote: our log is no place for it.
+func withoutOutput(f events.Fact) events.Fact {
+	switch f := f.(type) {
+	case events.JobLastWords:
+		f.Lines = nil
+		return f
+	case events.JobTroubled:
+		f.Evidence = nil
+		return f
+	}
+	return f
 }

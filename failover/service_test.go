@@ -18,6 +18,23 @@ import (
 // air carries heartbeats to whoever watches.
 type air struct {
 	handle func(events.JobID, int, events.Heartbeat)
+	kept   map[int]events.Heartbeat // by epoch: what the bus keeps
+	lines  []events.LogBatch
+}
+
+func (a *air) Signal(_ context.Context, _ events.OrgID, _ events.JobID, epoch int) (events.Heartbeat, bool, error) {
+	hb, ok := a.kept[epoch]
+	return hb, ok, nil
+}
+
+func (a *air) ReadLog(_ context.Context, _ events.OrgID, _ events.JobID, epoch int, _ time.Time, _ int) ([]events.LogBatch, error) {
+	var out []events.LogBatch
+	for _, b := range a.lines {
+		if b.Epoch == epoch {
+			out = append(out, b)
+		}
+	}
+	return out, nil
 }
 
 func (a *air) WatchSignals(ctx context.Context, handle func(events.JobID, int, events.Heartbeat)) error {
@@ -51,25 +68,39 @@ func (d *duty) well() {
 // onDuty runs f beside a Service.
 func onDuty(t *testing.T, spec events.JobSpec, f func(d *duty)) {
 	t.Helper()
+	onDutyWith(t, 1, spec, f)
+}
+
+// onDutyWith runs f beside replicas that share nothing but the log.
+func onDutyWith(t *testing.T, replicas int, spec events.JobSpec, f func(d *duty)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := &duty{t: t, log: eventstest.New(time.Second), air: &air{}, began: time.Now(), last: map[events.LeaseID]*events.Event{}}
 		d.well()
 		d.book = NewBook(d.log, d.moment)
-		s := New(Config{
-			Log: d.log, Signals: d.air, Book: d.book, Timers: events.DefaultTimers(), Now: d.moment, Logger: zap.NewNop(),
-			Healthy: func() time.Time { return *d.healthy.Load() },
-		})
 		if _, err := d.book.Submit(t.Context(), "j1", Submit{Attribution: attribution(), Spec: spec, By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.Run(ctx) }()
+		for i := range replicas {
+			book := d.book
+			if i > 0 {
+				book = NewBook(d.log, d.moment)
+			}
+			s := New(Config{
+				Log: d.log, Signals: d.air, Logs: d.air, Book: book, Timers: events.DefaultTimers(), Now: d.moment, Logger: zap.NewNop(),
+				Healthy: func() time.Time { return *d.healthy.Load() },
+			})
+			go func() { done <- s.Run(ctx) }()
+		}
 		synctest.Wait()
 		f(d)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
+		for range replicas {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -56,7 +56,7 @@ type (
 		Epoch int
 		Heard Heard
 	}
-	// Returned says that a heartbeat came from a machine given up as silent.
+	// Returned says that a heartbeat came from a machine given up as silent, be it of an older epoch.
 	Returned struct{ Epoch int }
 	// Cancel is a person's act; Reason may be empty.
 	Cancel struct{ By, Reason string }
@@ -80,12 +80,19 @@ type Heard struct {
 // of Step need not ask: every event returned carries it.
 func Step(j Job, now events.Moment, in Input) (Job, []events.Event) {
 	s := stepper{j: j, now: now}
-	s.finishMove() // left over from a crash: what comes next may begin another
+	for s.leftOver() { // by a crash: what comes next may begin another
+	}
 	s.causation = ""
 	s.react(in)
 	for s.followUp() {
 	}
 	return s.j, s.out
+}
+
+// leftOver records the next thing that the event before has made certain, and
+// says whether there was one.
+func (s *stepper) leftOver() bool {
+	return s.finishMove() || s.halted() || s.giveUpNext() || s.refineHeard()
 }
 
 type stepper struct {
@@ -103,10 +110,10 @@ func (s *stepper) record(fact events.Fact) {
 		Source: "/spotferry/failover", Time: s.now.Control, Correlation: agg.ID, Causation: s.causation,
 		Attribution: s.j.Attribution, Finality: events.Final, Fact: fact,
 	}
-	position := s.j.Position // not known before the append
+	before := s.j
 	s.j = Fold(s.j, e)
-	s.j.Position = position
-	e.Commands = Owed(s.j)
+	s.j.Position = before.Position // that of the event is not known before the append
+	e.Trace, e.Commands = traceOf(before, s.j, fact), Owed(s.j)
 	s.out = append(s.out, e)
 	s.causation = e.ID
 }
@@ -139,14 +146,17 @@ func (s *stepper) react(in Input) {
 			s.record(in.JobStarted)
 		}
 	case Noticed:
-		if j.current(in.Epoch, in.Lease) && !j.Over() && (j.Notice == nil || in.Deadline.Before(j.Notice.Deadline.Add(-time.Second))) {
-			s.heard()
-			s.record(in.JobNoticed)
-		}
+		s.noticed(in)
 	case Withdrawn:
-		if j.current(in.Epoch, in.Lease) && j.Notice != nil && !j.Over() {
+		if j.current(in.Epoch, in.Lease) && j.Notice != nil && !j.Notice.Drill && !j.Over() {
 			s.record(in.JobNoticeWithdrawn)
 		}
+	case Troubled:
+		s.troubled(in)
+	case LastWords:
+		s.lastWords(in)
+	case Pause, Resume, Migrate, Drill:
+		s.hands(in)
 	case Committed:
 		s.committed(in)
 	case Rejected:
@@ -164,8 +174,12 @@ func (s *stepper) react(in Input) {
 			})
 		}
 	case Returned:
-		if j.Current != nil && in.Epoch == j.Epoch && !j.Over() {
+		switch {
+		case j.Over():
+		case j.Current != nil && in.Epoch == j.Epoch:
 			s.heard()
+		case in.Epoch < j.Epoch:
+			s.returned(in.Epoch)
 		}
 	case Cancel:
 		s.cancel(in)
@@ -176,6 +190,20 @@ func (s *stepper) react(in Input) {
 func (s *stepper) heard() {
 	if c := s.j.Current; c.Silent {
 		s.record(events.JobHeard{Epoch: s.j.Epoch, Lease: c.Lease})
+	}
+}
+
+// noticed takes a seller's warning. A next machine that is going already is no next machine.
+func (s *stepper) noticed(in Noticed) {
+	j := s.j
+	switch n := j.Next; {
+	case j.Over():
+	case n != nil && n.Lease == in.Lease && n.Epoch == in.Epoch:
+		s.record(events.JobLost{Epoch: n.Epoch, Lease: n.Lease, Cause: events.CauseNotice,
+			Detail: fmt.Sprintf("the seller takes it back at %s, before it was placed", in.Deadline.UTC().Format(time.TimeOnly))})
+	case j.current(in.Epoch, in.Lease) && (j.Notice == nil || in.Deadline.Before(j.Notice.Deadline.Add(-time.Second))):
+		s.heard()
+		s.record(in.JobNoticed)
 	}
 }
 
@@ -190,82 +218,9 @@ func (s *stepper) cancel(in Cancel) {
 	s.end(events.Cancelled, reason, 0)
 }
 
-func (s *stepper) bought(in Bought) {
-	j := s.j
-	intent, ok := in.Intent.Fact.(events.LeaseIntended)
-	launched, ok2 := in.Launched.Fact.(events.LeaseLaunched)
-	if !ok || !ok2 || slices.Contains(j.Leases, in.Lease) {
-		return
-	}
-	s.causation = in.Launched.ID
-	wanted := j.wantsMachine() || (intent.Purpose.Voluntary() && s.mayMove())
-	s.record(events.JobLeased{
-		Epoch: intent.Epoch, Lease: in.Lease, Pool: intent.Offer.Pool, Instance: launched.Instance, Price: launched.Price,
-		Purpose: intent.Purpose, Decision: in.Intent.ID, Decided: in.Intent.Time, Bought: in.Launched.Time, BootBy: launched.BootBy,
-		Surplus: !wanted || intent.Epoch != j.NextEpoch,
-	})
-}
-
-// mayMove says whether a machine bought to move of our own accord is welcome now.
-func (s *stepper) mayMove() bool {
-	j := s.j
-	return !j.Over() && j.Phase == Running && j.Next == nil && j.Move == nil
-}
-
-func (s *stepper) declined(in Declined) {
-	f, ok := in.Event.Fact.(events.LeaseDeclined)
-	j := s.j
-	if !ok || j.Over() || j.Phase == Finishing || f.Reason == "superseded" {
-		return
-	}
-	s.causation = in.Event.ID
-	if f.Reason == string(events.OutOfBudget) {
-		if f.Epoch == j.Epoch || (f.Epoch == j.NextEpoch && j.wantsMachine()) {
-			s.stop(events.OutOfBudget, f.Detail)
-		}
-		return
-	}
-	if f.Epoch == j.NextEpoch && f.N >= j.NextN && j.wantsMachine() {
-		s.record(events.JobWaiting{Reason: f.Reason, Detail: f.Detail, RetryAt: f.RetryAt, Decision: in.Event.ID})
-	}
-}
-
-func (s *stepper) gone(in Gone) {
-	f, ok := in.Event.Fact.(events.LeaseEnded)
-	lease := events.LeaseID(in.Event.Aggregate.ID)
-	if !ok || !s.j.holds(lease) {
-		return
-	}
-	s.causation = in.Event.ID
-	lost := events.JobLost{Lease: lease, Evidence: []events.EventID{in.Event.ID}, Cause: events.CauseReclaim,
-		Detail: "the seller confirmed the end", LastStep: in.Heard.Step, LastSeen: in.Heard.At}
-	switch {
-	case f.EndedBy == "fault":
-		lost.Cause, lost.Detail = events.CauseHostFault, "the machine failed"
-	case f.EndedBy == "machine":
-		lost.Cause, lost.Detail = events.CauseHostFault, "the machine ended itself"
-	case f.EndedBy == "us":
-		lost.Cause, lost.Detail = events.CauseOperator, "terminated by us"
-	}
-	switch j := s.j; {
-	case j.Over():
-	case j.Current != nil && j.Current.Lease == lease:
-		lost.Epoch = j.Epoch
-		if j.Notice != nil {
-			lost.Cause, lost.Detail = events.CauseNotice, "reclaimed after its notice"
-		}
-		s.record(lost)
-	case j.Next != nil && j.Next.Lease == lease:
-		lost.Epoch = j.Next.Epoch
-		lost.LastStep, lost.LastSeen = 0, time.Time{}
-		s.record(lost)
-	}
-	s.record(events.JobReleased{Lease: lease})
-}
-
 func (s *stepper) committed(in Committed) {
 	j := s.j
-	if !j.current(in.Epoch, in.Lease) || j.Over() {
+	if !j.current(in.Epoch, in.Lease) || j.Over() || in.Checkpoint.Step < j.Floor() {
 		return
 	}
 	if j.committed(in.Checkpoint.Name) != nil && (!in.Final || j.FinalSaved) {
@@ -275,34 +230,13 @@ func (s *stepper) committed(in Committed) {
 	s.record(in.JobCommitted)
 }
 
-func (s *stepper) exited(in Exited) {
-	j := s.j
-	if !j.current(in.Epoch, in.Lease) || j.Over() || j.Current.Exited {
-		return
-	}
-	switch {
-	case in.Unrestorable:
-		s.end(events.Failed, "a checkpoint was committed but none can be restored: "+in.Reason, 1)
-	case j.Phase == Finishing:
-		s.end(j.Stopping.Outcome, j.Stopping.Reason, in.Code)
-	case in.Code == 0 && in.Signal == "":
-		s.end(events.Succeeded, "the trainer finished", 0)
-	case in.Signal == "" && j.Notice == nil && j.Crash.Seen && j.Crash.Code == in.Code && j.Crash.Step == j.Step():
-		s.end(events.Failed, fmt.Sprintf("exit code %d twice at step %d without progress between", in.Code, j.Step()), in.Code)
-	default:
-		s.record(events.JobExited{
-			Epoch: in.Epoch, Lease: in.Lease, Code: in.Code, Signal: in.Signal, LastStep: in.LastStep, Reason: in.Reason,
-		})
-	}
-}
-
 func (s *stepper) end(o events.Outcome, reason string, code int) {
 	s.record(events.JobEnded{Outcome: o, Reason: reason, ExitCode: code, Checkpoint: s.j.Newest()})
 }
 
 // stop begins an orderly save and stop; with nothing running it is the end at once.
 func (s *stepper) stop(o events.Outcome, reason string) {
-	if s.j.Current == nil || s.j.Current.Silent || s.j.Current.Exited {
+	if s.j.idle() {
 		s.end(o, reason, 0)
 		return
 	}

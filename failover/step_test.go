@@ -302,6 +302,12 @@ func TestAFailoverRecordSaysWhatWasSeenAndLost(t *testing.T) {
 func TestRandomLives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
+		w.job.Spec.Policy.OnBudget = rapid.SampledFrom([]string{"stop", "pause"}).Draw(t, "on_budget")
+		w.job.Spec.Policy.RestartOnExit = []int{2}
+		w.job.Spec.Policy.MaxRestarts = rapid.IntRange(-1, 3).Draw(t, "max_restarts")
+		spec := w.log[0].Fact.(events.JobSubmitted)
+		spec.Spec = w.job.Spec
+		w.log[0].Fact = spec
 		now := 1.0
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now += rapid.Float64Range(0.01, 40).Draw(t, "dt")
@@ -314,16 +320,82 @@ func TestRandomLives(t *testing.T) {
 				t.Fatalf("%T repeated made %d events", in, len(again))
 			}
 		}
+		converges(t, w, now)
 		if got := Replay(w.log); !reflect.DeepEqual(strip(got), strip(w.job)) {
 			t.Fatalf("replayed state differs:\n%+v\n%+v", strip(got), strip(w.job))
 		}
 	})
 }
 
+// converges has nothing more go wrong: a job that is not over ends up computing
+// on one machine, or paused until it is resumed and then computing.
+func converges(t *rapid.T, w *world, now float64) {
+	for range 80 {
+		now += 10
+		w.in(now, Tick{})
+		j := w.job
+		switch {
+		case j.Over():
+			return
+		case j.Phase == Running && !j.optional() && j.Move == nil && len(Owed(j)) == 1+unconfirmed(j):
+			chained(t, w)
+			return
+		case j.Phase == Paused:
+			w.in(now, Resume{By: "zoe"})
+		case j.Next != nil && j.Next.Joined.IsZero():
+			w.join(now, j.Next.Lease)
+		case len(owes(j, events.Acquire)) > 0:
+			w.buy(now, j.NextEpoch, j.NextN, "z", events.ForReplace)
+		case order(j) == events.OrderSave:
+			w.commit(now, max(j.Step(), j.Floor())+1, true)
+		case j.Current != nil && j.Current.Drill.Taken:
+			w.ended(now, j.Current.Lease, "us", 0)
+		case j.Current != nil && j.Current.Silent:
+			w.in(now, Returned{Epoch: j.Epoch})
+		case j.Current != nil && j.Current.Started.IsZero() && order(j) == events.OrderStart:
+			w.start(now, j.Current.From+1)
+		}
+	}
+	t.Fatalf("it does not come to rest: %s, owes %d, move %+v, current %+v, next %+v", w.job.Status(), len(Owed(w.job)), w.job.Move, w.job.Current, w.job.Next)
+}
+
+// chained checks that the failover records lead from the first machine to the
+// present one without a gap.
+func chained(t *rapid.T, w *world) {
+	var at events.LeaseID
+	n := 0
+	for _, e := range w.log {
+		switch f := e.Fact.(type) {
+		case events.JobPlaced:
+			if at == "" {
+				at = f.Lease
+			}
+		case events.JobFailedOver:
+			if n++; f.Record.From.Lease != at || f.Record.N != n {
+				t.Fatalf("record %d of %d leaves %s, the job was on %s", f.Record.N, n, f.Record.From.Lease, at)
+			}
+			at = f.Record.To.Lease
+		}
+	}
+	if at != w.job.Current.Lease || n != w.job.Failovers {
+		t.Fatalf("after %d records the job should be on %s, it is on %s after %d", n, at, w.job.Current.Lease, w.job.Failovers)
+	}
+}
+
+// unconfirmed counts the leases that are given back and not confirmed gone.
+func unconfirmed(j Job) (n int) {
+	for _, l := range j.Open {
+		if !j.inUse(l) {
+			n++
+		}
+	}
+	return n
+}
+
 // repeatable inputs are reports of something that can truly happen again.
 func repeatable(in Input) bool {
 	switch in.(type) {
-	case Exited, Silent, Declined, Noticed:
+	case Exited, Silent, Declined, Noticed, Troubled:
 		return true
 	}
 	return false
@@ -352,25 +424,48 @@ func checkLaws(t *rapid.T, before, after Job, out []events.Event) {
 			t.Fatal("a silent start from zero")
 		}
 	}
-	acquires := 0
+	acquires, released := 0, map[events.LeaseID]bool{}
 	for _, c := range Owed(after) {
 		switch c.Kind {
 		case events.Acquire:
 			acquires++
-			if after.Over() || after.Phase == Finishing || c.Epoch <= after.Epoch {
-				t.Fatalf("acquire owed: %+v", c)
+			if after.Over() || after.stopping() || c.Epoch <= after.Epoch {
+				t.Fatalf("acquire owed by a job that is %s: %+v", after.Status(), c)
 			}
 		case events.Release:
-			if !after.Over() && after.inUse(c.Lease) {
+			released[c.Lease] = true
+			if !after.Over() && after.inUse(c.Lease) && !after.taken(c.Lease) {
 				t.Fatalf("release of a lease in use: %+v", c)
 			}
 		}
 	}
+	for _, l := range after.Open {
+		if after.Over() || !after.inUse(l) {
+			if !released[l] {
+				t.Fatalf("lease %s is used by nobody and not given back", l)
+			}
+		}
+	}
+	if c, n := after.Current, after.Next; c != nil && n != nil && c.Lease == n.Lease {
+		t.Fatalf("lease %s is current and next", c.Lease)
+	}
+	if after.Phase == Paused && (after.Current != nil || after.Next != nil) {
+		t.Fatalf("a paused job holds a machine: %+v, %+v", after.Current, after.Next)
+	}
+	if c := after.Current; c != nil && after.Newest() != nil && after.Newest().Epoch == after.Epoch && after.Newest().Step < c.From {
+		t.Fatalf("step %d is the newest although step %d was restored", after.Newest().Step, c.From)
+	}
+	if !after.Over() && (after.Phase == Running) != (after.Status() == "running") {
+		t.Fatalf("phase %s, status %s", after.Phase, after.Status())
+	}
 	if acquires > 1 {
 		t.Fatalf("%d acquires owed at once", acquires)
 	}
-	if !after.Over() && after.Current == nil && after.Next == nil && acquires == 0 {
+	if !after.Over() && !after.stopping() && after.Current == nil && after.Next == nil && acquires == 0 {
 		t.Fatal("nothing runs and nothing is sought")
+	}
+	if !after.Over() && after.Phase == Acquiring && acquires == 0 && after.Next == nil {
+		t.Fatal("acquiring, and nothing is")
 	}
 }
 
@@ -381,7 +476,7 @@ func drawInput(t *rapid.T, w *world, now float64) Input {
 	if j.Current != nil && rapid.Bool().Draw(t, "current") {
 		epoch, lease = j.Epoch, j.Current.Lease
 	}
-	switch rapid.IntRange(0, 12).Draw(t, "kind") {
+	switch rapid.IntRange(0, 17).Draw(t, "kind") {
 	case 0, 1, 2:
 		lease = j.ID.Lease(j.NextEpoch, j.NextN)
 		return Bought{Lease: lease,
@@ -410,6 +505,25 @@ func drawInput(t *rapid.T, w *world, now float64) Input {
 			return Returned{Epoch: epoch}
 		}
 		return Silent{Epoch: epoch}
+	}
+	switch person := rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "who"); rapid.IntRange(0, 9).Draw(t, "act") {
+	case 0:
+		return Pause{By: person}
+	case 1, 2, 3:
+		return Resume{By: person}
+	case 4:
+		return Migrate{By: person}
+	case 5:
+		return Drill{By: person, NoNotice: rapid.Bool().Draw(t, "word")}
+	case 6, 7:
+		return Troubled{events.JobTroubled{Epoch: epoch, Lease: lease, Kind: rapid.SampledFrom([]events.Trouble{
+			events.TroubleGPUFault, events.TroubleHostFault, events.TroubleStalled, events.TroubleRestoreIgnored}).Draw(t, "trouble")}}
+	case 8:
+		return Declined{Event: w.leaseEvent(j.ID.Lease(epoch, j.NextN), now, events.LeaseDeclined{Job: j.ID, Epoch: epoch, N: j.NextN,
+			Reason: rapid.SampledFrom([]string{"waiting-for-capacity", "out-of-budget"}).Draw(t, "reason")})}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "words") == 0 {
+		return LastWords{events.JobLastWords{Epoch: epoch, Lease: lease}}
 	}
 	if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 {
 		return Cancel{By: "ann"}

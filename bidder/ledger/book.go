@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spotferry/spotferry/events"
@@ -33,10 +34,14 @@ type Book struct {
 }
 
 // page is one organisation's money. Whoever reads or adds has the turn, and may
-// have it for as long as the log takes to answer.
+// have it for as long as the log takes to answer. A thousand jobs that lose their
+// machines at once all want it, so nobody asks the log what somebody else has
+// been answered since.
 type page struct {
 	turn  chan struct{} // full while somebody has it
 	state *State
+	asked atomic.Uint64 // questions to the log so far
+	known uint64        // the newest of them that was answered: the fold is as new as that
 }
 
 func (p *page) enter(ctx context.Context) error {
@@ -69,12 +74,15 @@ func (b *Book) page(org events.OrgID) *page {
 // View brings the fold up to date and calls read with it. read must not keep it.
 func (b *Book) View(ctx context.Context, org events.OrgID, read func(*State)) error {
 	p := b.page(org)
+	before := p.asked.Load()
 	if err := p.enter(ctx); err != nil {
 		return err
 	}
 	defer p.leave()
-	if err := b.refresh(ctx, org, p); err != nil {
-		return err
+	if p.known <= before { // no question was asked and answered while we waited
+		if err := b.refresh(ctx, org, p); err != nil {
+			return err
+		}
 	}
 	read(p.state)
 	return nil
@@ -92,30 +100,37 @@ func (b *Book) Peek(org events.OrgID, read func(*State)) {
 // that somebody else got through, so it is reached only when something is wrong.
 const maxTries = 1000
 
-// Append brings the fold up to date, asks decide what to add, and adds it if
-// nobody came between; else it asks again. decide returns a nil draft when there is
-// nothing to add, or an error, which is returned as it is. It must see for
-// itself that its effect is already there: after a lost answer it is asked again.
-// The event is zero when nothing was added.
+// Append asks decide what to add, and adds it if nobody came between; else it
+// brings the fold up to date and asks again. decide returns a nil draft when there is
+// nothing to add, or an error, which is returned as it is; neither is taken for an
+// answer of a fold that may be old. It must see for itself that its effect is already
+// there: after a lost answer it is asked again. The event is zero when nothing was added.
 func (b *Book) Append(ctx context.Context, org events.OrgID, decide func(*State) (*Draft, error)) (events.Event, error) {
 	p := b.page(org)
 	if err := p.enter(ctx); err != nil {
 		return events.Event{}, err
 	}
 	defer p.leave()
+	fresh := false // brought up to date by this call
 	for range maxTries {
-		if err := b.refresh(ctx, org, p); err != nil {
-			return events.Event{}, err
+		if !fresh && p.state.Sequence() == 0 {
+			if err := b.refresh(ctx, org, p); err != nil {
+				return events.Event{}, err
+			}
+			fresh = true
 		}
 		draft, err := decide(p.state)
 		if err != nil || draft == nil {
-			return events.Event{}, err
+			if fresh {
+				return events.Event{}, err
+			}
+			if err := b.refresh(ctx, org, p); err != nil {
+				return events.Event{}, err
+			}
+			fresh = true
+			continue
 		}
-		e, err := b.follow(org, p.state, *draft)
-		if err != nil {
-			return events.Event{}, err
-		}
-		e, err = b.log.Append(ctx, p.state.last.Position, e)
+		e, err := b.add(ctx, org, p, *draft)
 		switch {
 		case err == nil:
 			return e, p.state.Apply(e)
@@ -124,8 +139,26 @@ func (b *Book) Append(ctx context.Context, org events.OrgID, decide func(*State)
 		case ctx.Err() != nil:
 			return events.Event{}, ctx.Err()
 		}
+		if err := b.refresh(ctx, org, p); err != nil {
+			return events.Event{}, err
+		}
+		fresh = true
 	}
 	return events.Event{}, fmt.Errorf("adding to the money of %s: %d races lost in a row", org, maxTries)
+}
+
+// add appends behind the fold. That the log takes it proves the fold to be the newest.
+func (b *Book) add(ctx context.Context, org events.OrgID, p *page, d Draft) (events.Event, error) {
+	e, err := b.follow(org, p.state, d)
+	if err != nil {
+		return events.Event{}, err
+	}
+	question := p.asked.Add(1)
+	e, err = b.log.Append(ctx, p.state.last.Position, e)
+	if err == nil {
+		p.known = question
+	}
+	return e, err
 }
 
 func (b *Book) follow(org events.OrgID, s *State, d Draft) (events.Event, error) {
@@ -149,11 +182,15 @@ func (b *Book) follow(org events.OrgID, s *State, d Draft) (events.Event, error)
 // refresh applies what is new. A fold that no longer fits the log is thrown
 // away and built anew once, so that only a log that is wrong itself is an error.
 func (b *Book) refresh(ctx context.Context, org events.OrgID, p *page) error {
+	question := p.asked.Add(1)
 	err := b.catchUp(ctx, org, p.state)
 	var broken *ChainError
 	if errors.As(err, &broken) && p.state.Sequence() > 0 {
 		p.state = &State{}
 		err = b.catchUp(ctx, org, p.state)
+	}
+	if err == nil {
+		p.known = question
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,77 @@ func TestManyBooksNeverReserveAboveOneLimit(t *testing.T) {
 			}
 		})
 	})
+}
+
+// asked counts how often a log is read, and has reading take a moment.
+type asked struct {
+	events.Log
+	reads atomic.Int64
+}
+
+func (a *asked) Read(ctx context.Context, g events.Aggregate, after uint64) ([]events.Event, error) {
+	a.reads.Add(1)
+	time.Sleep(time.Millisecond)
+	return a.Log.Read(ctx, g, after)
+}
+
+func TestAThousandWhoLookAtOnceAskTheLogFewTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &asked{Log: eventstest.New(0)}
+		book, other := NewBook(log, "/test", time.Now), NewBook(log, "/other", time.Now)
+		add := func(b *Book, job events.JobID) {
+			if _, err := b.Append(t.Context(), "acme", func(*State) (*Draft, error) {
+				return &Draft{Fact: events.BudgetSet{Job: job, Limit: events.Dollar}}, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(book, "before")
+		log.reads.Store(0)
+		add(book, "more") // nobody came between, and the log says so by taking it
+		if n := log.reads.Load(); n != 0 {
+			t.Errorf("an addition behind what is known asked the log %d times", n)
+		}
+		add(other, "elsewhere")
+		log.reads.Store(0)
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				if err := book.View(t.Context(), "acme", func(s *State) {
+					if !s.Account("elsewhere").Set {
+						t.Error("a look does not show what was there before it")
+					}
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := log.reads.Load(); n > 2 {
+			t.Errorf("a thousand looks at once asked the log %d times", n)
+		}
+	})
+}
+
+func TestARefusalIsNeverThatOfAnOldFold(t *testing.T) {
+	log := eventstest.New(0)
+	book, other := NewBook(log, "/test", time.Now), NewBook(log, "/other", time.Now)
+	limit := func(b *Book, m events.MicroUSD) {
+		if _, err := b.Append(t.Context(), "acme", func(*State) (*Draft, error) {
+			return &Draft{Fact: events.BudgetSet{Job: "j", Limit: m}}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(book, 10)
+	limit(other, 100) // raised where book has not looked since
+	if _, err := book.Append(t.Context(), "acme", reserve(events.JobID("j").Lease(1, 1), 50)); err != nil {
+		t.Errorf("refused by a limit that was raised: %v", err)
+	}
+	limit(other, 60) // and lowered again
+	if _, err := book.Append(t.Context(), "acme", reserve(events.JobID("j").Lease(1, 2), 40)); !errors.Is(err, errFull) {
+		t.Errorf("granted by a limit that was lowered: %v", err)
+	}
 }
 
 func appendLease(t *testing.T, log events.Log, id events.LeaseID, facts ...events.Fact) {

@@ -19,6 +19,14 @@ type Account struct {
 	Overrun  events.MicroUSD // of Spent, what exceeded reservations
 }
 
+// Limit is what a job might cost from a time on, on whose word and why.
+type Limit struct {
+	Amount events.MicroUSD
+	By     string
+	Reason string
+	At     time.Time // control
+}
+
 // Phase is where a lease's money is.
 type Phase string
 
@@ -53,6 +61,7 @@ type State struct {
 	last   events.Event // newest applied; Position is the expectation of the next append
 	hash   string
 	jobs   map[events.JobID]*Account
+	limits map[events.JobID][]Limit
 	leases map[events.LeaseID]*Lease
 	order  []events.LeaseID // in the order of their reservations
 }
@@ -150,6 +159,10 @@ func (s *State) apply(e events.Event) {
 	case events.BudgetSet:
 		a := s.account(f.Job)
 		a.Limit, a.Set = f.Limit, true
+		if s.limits == nil {
+			s.limits = map[events.JobID][]Limit{}
+		}
+		s.limits[f.Job] = append(s.limits[f.Job], Limit{f.Limit, f.By, f.Reason, e.Time})
 	case events.MoneyReserved:
 		if _, known := s.leases[f.Lease]; known {
 			return
@@ -224,6 +237,9 @@ func (s *State) Account(job events.JobID) Account {
 	}
 	return Account{Job: job}
 }
+
+// Limits returns every limit that a job was ever given, oldest first.
+func (s *State) Limits(job events.JobID) []Limit { return slices.Clone(s.limits[job]) }
 
 // Lease returns a lease's money, or false if nothing was ever reserved or charged for it.
 func (s *State) Lease(id events.LeaseID) (Lease, bool) {

@@ -22,7 +22,8 @@ type feed struct {
 	limits Limits
 	ttl    time.Duration
 	pools  map[events.Pool]*known
-	looks  int // complete answers so far
+	looks  int       // complete answers so far
+	asked  time.Time // control time at which the newest look began
 }
 
 const (
@@ -34,17 +35,6 @@ const (
 
 func newFeed(seller string, limits Limits, ttl time.Duration) *feed {
 	return &feed{seller: seller, limits: limits.withDefaults(), ttl: ttl, pools: map[events.Pool]*known{}}
-}
-
-// seed tells of an offer that stands published from before this process.
-func (f *feed) seed(o events.Offer) {
-	f.pools[o.Pool] = &known{last: &o, told: o.Seen, live: true, looked: o.Seen}
-}
-
-// recall tells of an offer that was believed before this process and has expired
-// since: nobody may buy it, and the next quote is compared with it.
-func (f *feed) recall(o events.Offer) {
-	f.pools[o.Pool] = &known{last: &o, looked: o.Seen}
 }
 
 // trust makes the next possible quote of a pool believed, whatever it cost before.
@@ -185,7 +175,7 @@ func (f *feed) refuse(now events.Moment, p events.Pool, d *Doubt) []events.Fact 
 func (f *feed) vanish(now events.Moment) []events.Fact {
 	var facts []events.Fact
 	for p, k := range f.pools {
-		if k.live && k.lastLook < f.looks {
+		if k.live && k.lastLook < f.looks && !k.appeared(f.asked) {
 			k.live = false
 			facts = append(facts, events.OfferExpired{Pool: p, Reason: "gone", Last: k.last})
 		}

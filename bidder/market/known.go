@@ -11,6 +11,8 @@ type known struct {
 	last      *events.Offer // newest believed
 	told      time.Time     // Seen of the offer last published
 	live      bool          // published and not expired
+	expired   time.Time     // newest expiry that was published
+	elsewhere time.Time     // Seen of the newest offer that a replica had and we had not
 	looked    time.Time     // control time of the last look that had it
 	lastLook  int           // and its number
 	refusal   Doubt         // last quarantine published, without its value
@@ -27,9 +29,15 @@ func (k *known) believed() *events.Offer {
 	return k.last
 }
 
-// outdates says whether what is known began later than o, at another price.
+// outdates says whether what is known began later than o, at another price, or was seen later by somebody else.
 func (k *known) outdates(o events.Offer) bool {
-	return k.last != nil && o.Market.Before(k.last.Market) && o.Price != k.last.Price
+	return k.last != nil && (o.Market.Before(k.last.Market) && o.Price != k.last.Price || o.Seen.Before(k.elsewhere))
+}
+
+// appeared says whether the pool was first seen, by somebody else, after a look
+// was begun whose answer does not have it.
+func (k *known) appeared(asked time.Time) bool {
+	return !asked.IsZero() && k.elsewhere.After(asked)
 }
 
 // accept believes o, and publishes it if something changed or if consumers would

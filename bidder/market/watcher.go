@@ -97,8 +97,9 @@ type Watcher struct {
 type watched struct {
 	Feed
 	*feed
-	backlog []events.Event // publishing failed; newest of each subject
-	failing bool
+	backlog  []events.Event // publishing failed; newest of each subject
+	failing  bool
+	answered time.Time // control time of the newest answer, or of the first look
 }
 
 // NewWatcher builds a watcher that publishes to log.
@@ -117,14 +118,27 @@ func NewWatcher(log bus, cfg WatcherConfig) (*Watcher, error) {
 }
 
 // Run polls until ctx ends, and returns nil then. It starts from the offers that
-// stand published, so that pools which vanished meanwhile expire and prices are compared across a restart.
+// stand published, so that pools which vanished meanwhile expire and prices are compared across a restart,
+// and goes on hearing what others publish: replicas on the same seller tell a thing once.
 func (w *Watcher) Run(ctx context.Context) error {
-	if err := w.seed(ctx); err != nil {
-		return fmt.Errorf("reading the published offers: %w", err)
+	g, gctx := errgroup.WithContext(ctx)
+	seeded := make(chan struct{})
+	g.Go(func() error {
+		if err := w.follow(gctx, sync.OnceFunc(func() { close(seeded) })); err != nil {
+			return fmt.Errorf("reading the published offers: %w", err)
+		}
+		return nil
+	})
+	wait := time.NewTimer(w.cfg.SeedWait) // a bus that does not say when all have been read is not waited for longer
+	defer wait.Stop()
+	select {
+	case <-seeded:
+	case <-wait.C:
+	case <-gctx.Done():
+		return g.Wait()
 	}
-	g, ctx := errgroup.WithContext(ctx)
 	for _, f := range w.ordered() {
-		g.Go(func() error { w.watch(ctx, f); return nil })
+		g.Go(func() error { w.watch(gctx, f); return nil })
 	}
 	w.log.Info("watching sellers", zap.Int("sellers", len(w.feeds)))
 	return g.Wait()
@@ -153,28 +167,35 @@ func (w *Watcher) Trust(p events.Pool) bool {
 	return true
 }
 
-// seed reads the offers that stand published. A bus that does not say when all
-// have been read is not waited for longer than SeedWait.
-func (w *Watcher) seed(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.SeedWait)
-	defer cancel()
+// follow hears what stands published and what is published from then on, this watcher's own words among it.
+func (w *Watcher) follow(ctx context.Context, caughtUp func()) error {
 	return w.bus.Consume(ctx, events.Subscription{
-		Filters: []string{events.FilterOffers}, Last: true, CaughtUp: cancel,
+		Filters: []string{events.FilterOffers, filterQuarantine}, Last: true, CaughtUp: caughtUp,
 	}, func(_ context.Context, e events.Event) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		switch c := e.Fact.(type) {
-		case events.OfferChanged:
-			if f := w.feeds[c.Offer.Pool.Seller]; f != nil && f.limits.Check(c.Offer, w.cfg.Now()) == nil {
-				f.seed(c.Offer)
-			}
-		case events.OfferExpired:
-			if f := w.feeds[c.Pool.Seller]; f != nil && c.Last != nil && c.Last.Pool == c.Pool {
-				f.recall(*c.Last)
-			}
+		if f := w.feeds[poolOf(e.Fact).Seller]; f != nil {
+			f.hear(e, w.cfg.Now())
 		}
 		return nil
 	})
+}
+
+// filterQuarantine covers what watchers do not believe; it lies in the stream of offers.
+const filterQuarantine = "sf.v1.quarantine.>"
+
+// Ages says how long ago each seller last answered with its offers; one that never did counts from the start of Run.
+func (w *Watcher) Ages() map[string]time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.cfg.Now().Control
+	out := map[string]time.Duration{}
+	for name, f := range w.feeds {
+		if !f.answered.IsZero() {
+			out[name] = now.Sub(f.answered)
+		}
+	}
+	return out
 }
 
 func (w *Watcher) watch(ctx context.Context, f *watched) {
@@ -194,6 +215,12 @@ func (w *Watcher) watch(ctx context.Context, f *watched) {
 
 // look asks the seller once and publishes what came of it.
 func (w *Watcher) look(ctx context.Context, f *watched) {
+	w.mu.Lock()
+	f.asked = w.cfg.Now().Control
+	if f.answered.IsZero() {
+		f.answered = f.asked
+	}
+	w.mu.Unlock()
 	asking, cancel := context.WithTimeout(ctx, f.Timeout)
 	offers, err := f.Source.Offers(asking)
 	cancel()
@@ -209,6 +236,7 @@ func (w *Watcher) look(ctx context.Context, f *watched) {
 	if err != nil {
 		facts = f.expire(now)
 	} else {
+		f.answered = now.Control
 		facts = f.look(now, offers)
 	}
 	live := f.live()

@@ -11,14 +11,15 @@ import (
 	"path"
 )
 
-//go:embed finetune.yaml sweep-b.yaml script.yaml script
+//go:embed finetune.yaml sweep-b.yaml script.yaml skypilot.yaml script
 var files embed.FS
 
 // FS holds the job files and what they refer to.
 func FS() fs.FS { return files }
 
 // Unpack writes the examples below dir, over what is there of them, and returns
-// the names of the job files within it, in the order in which they are meant to be read.
+// the names of the job files within it, in the order in which they are meant to be
+// read. SkyPilot's own kind of file, skypilot.yaml, is not among them: it has no budget.
 func Unpack(dir string) (jobs []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("unpacking the examples: %w", err)

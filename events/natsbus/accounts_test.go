@@ -159,9 +159,10 @@ func TestNobodyReachesWhatIsNotHis(t *testing.T) {
 		}},
 		{"a machine that has not joined", g.bootstrap(t), append(foreign, "agent.%[1]s.2.renew", "agent.%[1]s.2.commit", "agent.%[1]s.2.join.x"),
 			[]string{">", "down.%[1]s.2", "agent.>", "_INBOX.>", "sf.v1.>"}},
-		{"a person", must(g.op.Person("ann", Validity{From: time.Now()})),
-			[]string{"sf.v1.job.acme.%[1]s.ended", "sf.v1.money.acme.budget-set", "agent.%[1]s.2.commit", "down.%[1]s.2", "$JS.API.INFO", "$JS.API.STREAM.DELETE.JOBS", "$SYS.REQ.CLAIMS.UPDATE"},
-			[]string{">", "sf.>", "sf.api.>", "agent.>", "_INBOX.>", "$SYS.>"}},
+		{"a person", must(g.op.Person("ann", "operator", Validity{From: time.Now()})),
+			[]string{"sf.v1.job.acme.%[1]s.ended", "sf.v1.money.acme.budget-set", "agent.%[1]s.2.commit", "down.%[1]s.2", "$JS.API.INFO", "$JS.API.STREAM.DELETE.JOBS", "$SYS.REQ.CLAIMS.UPDATE",
+				"sf.api.operator.bob.cancel", "sf.api.admin.ann.budget-set", "sf.api.viewer.ann.jobs", "sf.api.operator.ann", "sf.api.operator.ann.jobs.x", "sf.api.jobs", "sf.v1.ops.acme.frozen"},
+			[]string{">", "sf.>", "sf.api.>", "sf.api.operator.ann.*", "agent.>", "_INBOX.>", "$SYS.>"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before, asked := g.stored(t), g.asked.Load()
@@ -188,7 +189,7 @@ func TestNobodyReachesWhatIsNotHis(t *testing.T) {
 			}
 			// What is allowed, with an answer that is to land in a stream.
 			for _, trick := range []string{"sf.v1.money.acme.settled", "sf.v1.job.acme." + string(job) + ".ended", "sf.v1.signal.acme.x.1"} {
-				for _, s := range []string{join, events.AgentSubject(job, 2, events.VerbCommit), "sf.api.job.ls"} {
+				for _, s := range []string{join, events.AgentSubject(job, 2, events.VerbCommit), "sf.api.operator.ann.jobs"} {
 					if err := nc.PublishRequest(s, trick, []byte("{}")); err != nil {
 						t.Fatal(err)
 					}
@@ -505,12 +506,28 @@ func TestCredentialsDoNotPrint(t *testing.T) {
 func TestPeopleAskTheAPI(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
-	creds := must(g.op.Person("ann", Validity{From: time.Now()}))
+	creds := must(g.op.Person("ann", "operator", Validity{From: time.Now()}))
 	creds = must(ParseCredentials(must(creds.Text())))
+	if role, name, err := creds.Person(); err != nil || role != "operator" || name != "ann" {
+		t.Errorf("Person = %q, %q, %v", role, name, err)
+	}
 	nc := dial(t, ConnConfig{Server: g.bus, Name: "cli", Credentials: creds})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if m, err := nc.RequestWithContext(ctx, "sf.api.job.ls", nil); err != nil || answer(m) != "answer to sf.api.job.ls" {
+	if m, err := nc.RequestWithContext(ctx, "sf.api.operator.ann.jobs", nil); err != nil || answer(m) != "answer to sf.api.operator.ann.jobs" {
 		t.Errorf("Request = %q, %v", answer(m), err)
+	}
+}
+
+func TestWhoIsNobodyHasNoCredential(t *testing.T) {
+	t.Parallel()
+	op := openOperator(t, t.TempDir(), rand.Reader)
+	for _, who := range [][2]string{{"", "viewer"}, {"ann", ""}, {"*", "viewer"}, {"ann", ">"}, {"ann.x", "viewer"}, {"Ann", "viewer"}, {"ann", "viewer.bob"}} {
+		if _, err := op.Person(who[0], who[1], Validity{From: time.Now()}); err == nil {
+			t.Errorf("a credential for %q in role %q", who[0], who[1])
+		}
+	}
+	if _, _, err := must(op.Service("gateway")).Person(); err == nil {
+		t.Error("a service is a person")
 	}
 }

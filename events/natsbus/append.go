@@ -44,11 +44,14 @@ func (l *Log) Append(ctx context.Context, after uint64, e events.Event) (events.
 	if e.Aggregate.Kind == "job" && after == 0 {
 		a.filter = anyOrg(events.JobID(e.Aggregate.ID))
 	}
+	row, _ := events.TypeOf(e.Fact)
+	l.o.Point("before append of " + row.Family + "." + row.Event)
 	position, err := a.run(ctx)
 	l.o.Counters.appended(err)
 	if err != nil {
 		return e, fmt.Errorf("appending %s: %w", e.ID, err)
 	}
+	l.o.Point("after append of " + row.Family + "." + row.Event)
 	e.Position = position
 	return e, nil
 }

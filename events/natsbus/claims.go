@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -159,15 +160,25 @@ func (o *Operator) System(name string) (Credentials, error) {
 	})
 }
 
-// Person mints the credential of a command line: requests to the API and their
-// answers. A zero To never expires.
-func (o *Operator) Person(name string, v Validity) (Credentials, error) {
+// Person mints the credential of a command line: requests to the API in a role
+// and under a name, and their answers. Both stand in the subjects it may ask on
+// and nobody else may, so that whoever answers can believe them. A zero To never expires.
+func (o *Operator) Person(name, role string, v Validity) (Credentials, error) {
+	if err := errors.Join(events.CheckToken("user", name), events.CheckToken("role", role)); err != nil {
+		return Credentials{}, fmt.Errorf("making a person's credential: %w", err)
+	}
 	return o.mint(o.people, func(pub string) *jwt.UserClaims {
 		c := limitedUser(pub, name, v)
-		c.Pub.Allow.Add("sf.api.>")
+		c.Pub.Allow.Add(apiRoot + role + "." + name + apiRest)
 		return c
 	})
 }
+
+// A person asks on sf.api.<role>.<name>.<verb>.
+const (
+	apiRoot = "sf.api."
+	apiRest = ".*"
+)
 
 func (o *Operator) mint(account nkeys.KeyPair, claims func(pub string) *jwt.UserClaims) (Credentials, error) {
 	kp, err := newKey(nkeys.PrefixByteUser, o.entropy)

@@ -135,7 +135,13 @@ func (c ConnConfig) delay(attempts int) time.Duration {
 func (c ConnConfig) handlers(o *nats.Options) {
 	log := c.Log.With(zap.String("connection", c.Name))
 	o.ConnectedCB = func(*nats.Conn) { log.Debug("bus connected") }
-	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { log.Warn("bus lost", zap.Error(err)) }
+	o.DisconnectedErrCB = func(nc *nats.Conn, err error) {
+		if err == nil || nc.IsClosed() {
+			log.Debug("bus left")
+			return
+		}
+		log.Warn("bus lost", zap.Error(err))
+	}
 	o.ReconnectedCB = func(*nats.Conn) { log.Info("bus back") }
 	o.ReconnectErrCB = func(_ *nats.Conn, err error) {
 		log.Debug("bus still away", zap.Error(err))

@@ -3,6 +3,7 @@ package natsbus
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
@@ -35,6 +36,21 @@ func ParseCredentials(text string) (Credentials, error) {
 func (c Credentials) Text() (string, error) {
 	b, err := jwt.FormatUserConfig(c.JWT, []byte(c.Seed))
 	return string(b), err
+}
+
+// Person returns in which role and as whom the credential's owner may ask the API.
+func (c Credentials) Person() (role, name string, err error) {
+	claims, err := jwt.DecodeUserClaims(c.JWT)
+	if err != nil {
+		return "", "", fmt.Errorf("credentials: the token is not a user's: %w", err)
+	}
+	for _, subject := range claims.Pub.Allow {
+		within, ok := strings.CutPrefix(subject, apiRoot)
+		if f := strings.Split(strings.TrimSuffix(within, apiRest), "."); ok && len(f) == 2 && strings.HasSuffix(within, apiRest) {
+			return f[0], f[1], nil
+		}
+	}
+	return "", "", fmt.Errorf("credentials: those of %.64q are no person's, or of an older version: make new ones", claims.Name)
 }
 
 // String keeps the secret out of logs.

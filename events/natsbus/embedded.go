@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -32,13 +34,17 @@ type EmbeddedConfig struct {
 	// Dir is the state directory of the bus. It is created if need be and used by
 	// one server at a time.
 	Dir string
-	// Listen opens a loopback port for agents and the command line. Without it
+	// Listen opens a port for agents and the command line. Without it
 	// only connections of this process are possible, and nothing touches a socket.
 	Listen bool
+	// Host to listen on. "": loopback.
+	Host string
 	// Port to listen on. 0: the one used last time if it is free, else any.
 	Port int
-	// Operator switches accounts on. Without one everybody may do everything: for tests.
+	// Operator switches accounts on; so does Trust, in a process that is not to have
+	// the operator's keys. Without either everybody may do everything: for tests.
 	Operator *Operator
+	Trust    *Trust
 	// MaxStore bounds the streams on disk, in bytes. 0: DefaultMaxStore.
 	MaxStore int64
 	// Log takes the server's own lines. nil: none.
@@ -77,10 +83,8 @@ func (e *Embedded) start(c EmbeddedConfig) error {
 		return err
 	}
 	opts := options(c, port)
-	if c.Operator != nil {
-		if err := withAccounts(opts, c.Operator, filepath.Join(c.Dir, "accounts")); err != nil {
-			return err
-		}
+	if err := c.trust(opts); err != nil {
+		return err
 	}
 	if err := e.run(opts, c.Log); err != nil {
 		return fmt.Errorf("starting the bus in %s: %w", c.Dir, err)
@@ -93,7 +97,11 @@ func (e *Embedded) start(c EmbeddedConfig) error {
 		e.stop()
 		return fmt.Errorf("starting the bus in %s: it does not listen", c.Dir)
 	}
-	e.url = fmt.Sprintf("nats://%s:%d", loopback, addr.Port)
+	host := c.host()
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = loopback // from here it is reached there
+	}
+	e.url = "nats://" + net.JoinHostPort(host, strconv.Itoa(addr.Port))
 	if err := e.state.publishPort(addr.Port, e.url); err != nil {
 		e.stop()
 		return err
@@ -108,7 +116,7 @@ func options(c EmbeddedConfig, port int) *server.Options {
 	}
 	return &server.Options{
 		ServerName: "spotferry",
-		Host:       loopback, Port: port, DontListen: !c.Listen,
+		Host:       c.host(), Port: port, DontListen: !c.Listen,
 		NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: c.Dir, SyncAlways: true,
 		JetStreamMaxStore: maxStore, JetStreamMaxMemory: DefaultMaxMemory,
@@ -118,13 +126,35 @@ func options(c EmbeddedConfig, port int) *server.Options {
 	}
 }
 
+func (c EmbeddedConfig) host() string {
+	if c.Host == "" {
+		return loopback
+	}
+	return c.Host
+}
+
+// trust switches accounts on, if anybody is to be trusted.
+func (c EmbeddedConfig) trust(opts *server.Options) error {
+	dir := filepath.Join(c.Dir, accountsDir)
+	switch {
+	case c.Operator != nil:
+		if err := c.Operator.SeedResolver(dir); err != nil {
+			return err
+		}
+		return withAccounts(opts, c.Operator.operatorJWT, c.Operator.sys, dir)
+	case c.Trust != nil:
+		if err := c.Trust.Seed(dir); err != nil {
+			return err
+		}
+		return withAccounts(opts, c.Trust.OperatorJWT, c.Trust.System, dir)
+	}
+	return nil
+}
+
 // withAccounts trusts the operator and keeps account claims in dir, where a
 // claims update from a system user replaces or deletes them.
-func withAccounts(opts *server.Options, o *Operator, dir string) error {
-	if err := o.SeedResolver(dir); err != nil {
-		return err
-	}
-	claims, err := jwt.DecodeOperatorClaims(o.operatorJWT)
+func withAccounts(opts *server.Options, operatorJWT, system, dir string) error {
+	claims, err := jwt.DecodeOperatorClaims(operatorJWT)
 	if err != nil {
 		return fmt.Errorf("reading the operator's own claims: %w", err)
 	}
@@ -135,7 +165,7 @@ func withAccounts(opts *server.Options, o *Operator, dir string) error {
 		return fmt.Errorf("opening the account directory %s: %w", dir, err)
 	}
 	opts.TrustedOperators = []*jwt.OperatorClaims{claims}
-	opts.SystemAccount = o.sys
+	opts.SystemAccount = system
 	opts.AccountResolver = resolver
 	return nil
 }
@@ -166,6 +196,9 @@ func (e *Embedded) run(opts *server.Options, log *zap.Logger) error {
 // URL is where agents and the command line connect; "" without Listen. It is
 // also in the file that URLFile names.
 func (e *Embedded) URL() string { return e.url }
+
+// Addr is the host:port that it listens on; "" without Listen.
+func (e *Embedded) Addr() string { return strings.TrimPrefix(e.url, "nats://") }
 
 // URLFile names the file that holds the current URL while the server listens.
 func (e *Embedded) URLFile() string { return URLFile(e.state.dir) }

@@ -27,6 +27,10 @@ type Options struct {
 	// Wrap is put around every handler given to Consume, once per call. A
 	// simulation makes each event wait for its actor's turn there.
 	Wrap func(events.Subscription, Handler) Handler
+	// Point, if set, is called with a name before an event is appended and after
+	// it was acknowledged, before anybody acts on that: "before append of
+	// job.placed". A test ends the process there.
+	Point func(point string)
 	// Room is asked before every write; its error, which should wrap ErrFull, is
 	// the write's. Embedded.Room is one.
 	Room func() error
@@ -54,6 +58,9 @@ func New(nc *nats.Conn, o Options) (*Log, error) {
 	}
 	if o.Counters == nil {
 		o.Counters = &Counters{}
+	}
+	if o.Point == nil {
+		o.Point = func(string) {}
 	}
 	if o.Jitter == nil {
 		o.Jitter = func(time.Duration) time.Duration { return 0 }
@@ -124,6 +131,17 @@ func none(m *jetstream.RawStreamMsg, err error) (*jetstream.RawStreamMsg, error)
 		return nil, nil
 	}
 	return m, err
+}
+
+// Newest is the position of the newest message of a stream, as its leader has it.
+func (l *Log) Newest(ctx context.Context, stream string) (uint64, error) {
+	ctx, cancel := l.bounded(ctx)
+	defer cancel()
+	s, err := l.js.Stream(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", stream, err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
 }
 
 // Publish writes a fact that belongs to no aggregate.

@@ -31,7 +31,7 @@ const (
 // Who may do what:
 //
 //	MAIN    services: everything. It exports agent.*.> and down.*.>, and sf.api.> to people.
-//	PEOPLE  the command line: requests on sf.api.> and their answers.
+//	PEOPLE  the command line: requests on sf.api.<role>.<name>.*, its own, and their answers.
 //	<job>   the agents of one job: agent.<job>.<epoch>.> and down.<job>.<epoch>.
 //	SYS     whoever pushes accounts.
 //
@@ -203,7 +203,7 @@ func (o *Operator) SeedResolver(dir string) error {
 		return fmt.Errorf("account directory: %w", err)
 	}
 	for _, c := range o.fixed() {
-		path := filepath.Join(dir, c.Subject+".jwt")
+		path := accountFile(dir, c.Subject)
 		old, err := os.ReadFile(path)
 		if err == nil && o.same(c, string(old)) {
 			continue

@@ -115,22 +115,22 @@ func (s *stateDir) choosePort(c EmbeddedConfig) (int, error) {
 	case !c.Listen:
 		return 0, nil
 	case c.Port != 0:
-		if !free(c.Port) {
-			return 0, fmt.Errorf("port %d on %s is taken: choose another, or stop what uses it", c.Port, loopback)
+		if !free(c.host(), c.Port) {
+			return 0, fmt.Errorf("port %d on %s is taken: choose another, or stop what uses it", c.Port, c.host())
 		}
 		return c.Port, nil
 	}
 	b, err := os.ReadFile(filepath.Join(s.dir, portFile))
 	if err == nil {
-		if p, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && p > 0 && p < 1<<16 && free(p) {
+		if p, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && p > 0 && p < 1<<16 && free(c.host(), p) {
 			return p, nil
 		}
 	}
 	return server.RANDOM_PORT, nil
 }
 
-func free(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+func free(host string, port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return false
 	}

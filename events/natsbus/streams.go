@@ -215,3 +215,13 @@ func full(err error) error {
 	}
 	return err
 }
+
+// Declared says which stream of the table is missing, or nil.
+func Declared(ctx context.Context, js jetstream.JetStream) error {
+	for _, s := range table() {
+		if _, err := js.Stream(ctx, s.name); err != nil {
+			return fmt.Errorf("stream %s: %w", s.name, err)
+		}
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,7 @@ type agent struct {
 	timers  events.Timers
 	tenant  string
 	spec    events.JobSpec
+	secrets map[string]events.Secret
 	store   *counting
 	engine  *checkpoint.Engine
 	place   layout
@@ -61,6 +63,10 @@ type agent struct {
 	telling int             // how many of those have no answer yet
 	report  context.CancelFunc
 	fatal   error
+	turned  time.Duration // when the loop last took a turn
+	health
+
+	output atomic.Int64 // when the trainer last wrote any output: a monotonic time
 }
 
 // stage is where the job is on this machine.
@@ -128,7 +134,11 @@ func newAgent(cfg Config, place layout, r events.JoinReply) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.secrets, err = unseal(cfg, r); err != nil {
+		return nil, err
+	}
 	a.logs = newLogs(a.epoch, cfg.Now, &logFile{path: place.log})
+	a.logs.mask = masking(a.secrets)
 	a.every = time.Duration(r.Spec.Policy.Checkpoint.IntervalS) * time.Second
 	a.beat.update(func(h *events.Heartbeat) {
 		*h = events.Heartbeat{Lease: cfg.Bootstrap.Lease, State: "ready", Step: -1, Saved: -1, Clock: h.Clock}
@@ -145,6 +155,7 @@ func (a *agent) serve(ctx context.Context) error {
 
 	a.spawn(a.renew)
 	a.spawn(a.lookForNotices)
+	a.lookAfterMachine()
 	err := a.loop()
 	a.endTrainer()
 	a.cancel()
@@ -213,11 +224,14 @@ func (a *agent) decide(now time.Duration) (bool, error) {
 		a.trainer.loaded = true // it tells no steps, or is slow to the first
 		a.enter("training")
 	}
+	a.watchForStall(now)
 	a.tellSteps(now)
 	a.askInRhythm(now)
 	a.pursue(now)
 	a.advance(now)
 	a.leave(now)
+	a.settleTrouble()
+	a.tellTrouble()
 	ended := a.stage == over || a.stage == leaving && a.trainer.done
 	return ended && a.wish != nil && a.wish.kind == wishSilence, ErrSilent
 }

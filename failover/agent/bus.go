@@ -154,6 +154,9 @@ func (b *Bus) Join(ctx context.Context, r events.JoinRequest) (events.JoinReply,
 		return events.JoinReply{}, fmt.Errorf("agent bus: %w", err)
 	}
 	r.Key = public
+	if r.SealTo, r.Proof, err = b.sealTo(); err != nil {
+		return events.JoinReply{}, err
+	}
 	reply, err := request[events.JoinReply](ctx, b, events.VerbJoin, r)
 	if err != nil {
 		return reply, err
@@ -217,6 +220,11 @@ func (b *Bus) Reject(ctx context.Context, r events.RejectRequest) error {
 // Done implements Control.
 func (b *Bus) Done(ctx context.Context, r events.DoneRequest) error {
 	return b.tell(ctx, events.VerbDone, r)
+}
+
+// Trouble implements Control.
+func (b *Bus) Trouble(ctx context.Context, r events.TroubleRequest) error {
+	return b.tell(ctx, events.VerbTrouble, r)
 }
 
 // Log implements Control.

@@ -41,6 +41,11 @@ type Config struct {
 	TellEvery   time.Duration // least time between renewals that only tell a step; a 25th of a heartbeat
 	Quiet       time.Duration // how long a checkpoint must be still to be complete; 2 s, negative: two looks
 	LogEvery    time.Duration // between batches of output; 250 ms
+	NvidiaSMI   string        // path of nvidia-smi; "": this machine's GPUs are not looked at
+	SampleEvery time.Duration // between samples of the GPUs, and the longest that one may take; a heartbeat, at least 5 s
+	KernelLog   string        // KernelLogPath, or a file like it; "": what the kernel says is not read
+	Probe       Probe         // tells whether the machine's disk still takes what is written; nil: that is found out by writing
+	ProbeEvery  time.Duration // between probes; 30 s
 	Grace       time.Duration // from SIGTERM to SIGKILL, and a third of what a save without a deadline may take; 10 s
 
 	Now func() time.Time // the wall clock, for stamps only; time.Now
@@ -73,7 +78,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"NoticeCap", c.NoticeCap}, {"WatchEvery", c.WatchEvery}, {"ReadEvery", c.ReadEvery}, {"TellEvery", c.TellEvery}, {"LogEvery", c.LogEvery}, {"Grace", c.Grace}} {
+	}{{"NoticeCap", c.NoticeCap}, {"WatchEvery", c.WatchEvery}, {"ReadEvery", c.ReadEvery}, {"TellEvery", c.TellEvery}, {"LogEvery", c.LogEvery}, {"Grace", c.Grace}, {"SampleEvery", c.SampleEvery}, {"ProbeEvery", c.ProbeEvery}} {
 		refuse(d.value < 0, "%s is %v: give a duration from 0", d.name, d.value)
 	}
 	return errors.Join(errs...)
@@ -90,6 +95,8 @@ func (c Config) withDefaults() Config {
 		{&c.Quiet, 2 * time.Second},
 		{&c.LogEvery, 250 * time.Millisecond},
 		{&c.Grace, 10 * time.Second},
+		{&c.SampleEvery, max(c.Bootstrap.Timers.Heartbeat, 5*time.Second)},
+		{&c.ProbeEvery, 30 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value

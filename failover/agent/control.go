@@ -22,6 +22,7 @@ type Control interface {
 	Commit(ctx context.Context, r events.CommitRequest) error
 	Reject(ctx context.Context, r events.RejectRequest) error
 	Done(ctx context.Context, r events.DoneRequest) error
+	Trouble(ctx context.Context, r events.TroubleRequest) error
 	Log(ctx context.Context, b events.LogBatch) error
 
 	// Adopt goes over to a new epoch of the job on this machine, with the

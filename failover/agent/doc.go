@@ -15,6 +15,10 @@
 //     before the machine is no longer paid for. Then it saves, stops, and leaves
 //     the machine to end.
 //   - A save is begun only if it can be finished in the time left.
+//   - What would burn money if it went on is ended and reported, and nothing is
+//     started again here: a trainer whose first step after a restore is below what
+//     was restored, one that makes no progress, a machine whose GPU or disk is
+//     broken. What is suspected and not known is evidence, and stops nothing.
 //   - No deadline is a wall-clock time. The wall clock stamps log lines.
 //
 // The trainer is started from the user's script by argv, in a session of its own,

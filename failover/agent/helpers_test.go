@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/spotferry/spotferry/checkpoint"
 	"github.com/spotferry/spotferry/checkpoint/store/mem"
@@ -43,3 +44,24 @@ func seed(t *testing.T, store checkpoint.Store, step int64) events.Checkpoint {
 }
 
 func noAnswer(mem.Op) mem.Fault { return mem.Fault{Before: errors.New("no answer")} }
+
+// copied puts an old checkpoint into a directory, with the times of its making.
+func copied(t *testing.T, into string, step int64) {
+	t.Helper()
+	dir := filepath.Join(into, "checkpoint-"+strconv.FormatInt(step, 10))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{
+		"model.safetensors": agenttest.Weights(step), "trainer_state.json": []byte(`{"global_step": ` + strconv.FormatInt(step, 10) + `}`),
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().AddDate(-40, 0, 0)
+	if err := os.Chtimes(dir, old, old); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,13 +1,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-
-	"github.com/spotferry/spotferry/events"
 )
 
 // layout is where things are on the machine.
@@ -36,6 +34,10 @@ func newLayout(base string) (layout, error) {
 			return l, fmt.Errorf("making the machine's directory: %w", err)
 		}
 	}
+	// Scripts of SkyPilot's look for the working directory there.
+	if err := os.Symlink(l.work, filepath.Join(l.home, "sky_workdir")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return l, fmt.Errorf("making the machine's directory: %w", err)
+	}
 	return l, nil
 }
 
@@ -49,55 +51,4 @@ func (l *layout) setCheckpoints(dir string) error {
 	}
 	l.checkpoints = filepath.Join(l.work, dir)
 	return nil
-}
-
-// passed are the variables of the agent's own environment that a trainer gets,
-// and passedPrefixes the beginnings of such: what a GPU machine's image sets, and
-// never what the agent was given for itself.
-var (
-	passed         = []string{"LANG", "TZ", "TERM", "USER", "LOGNAME", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "GOCOVERDIR", "SPOTFERRY_EVIDENCE_DIR"}
-	passedPrefixes = []string{"LC_", "CUDA", "NVIDIA", "NCCL_", "ROCM", "HIP_"}
-)
-
-// environment is all that setup and run see. The job's own variables come last
-// and win, except over those that say which job and epoch it is.
-func (l layout) environment(cfg Config, epoch int, spec events.JobSpec, resume string) []string {
-	env := []string{"PATH=" + searchPath(cfg), "HOME=" + l.home, "TMPDIR=" + l.tmp}
-	for _, v := range cfg.Env {
-		name, _, _ := strings.Cut(v, "=")
-		if slices.Contains(passed, name) || slices.ContainsFunc(passedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			env = append(env, v)
-		}
-	}
-	names := make([]string, 0, len(spec.Envs))
-	for name := range spec.Envs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		env = append(env, name+"="+spec.Envs[name])
-	}
-	return append(env,
-		"SPOTFERRY_JOB_ID="+string(cfg.Bootstrap.Job),
-		fmt.Sprintf("SPOTFERRY_EPOCH=%d", epoch),
-		"SPOTFERRY_CHECKPOINT_DIR="+l.checkpoints,
-		"SPOTFERRY_RESUME_FROM="+resume,
-		"SPOTFERRY_NOTICE_FILE="+l.notice,
-		"SPOTFERRY_PROGRESS_FILE="+l.progress,
-	)
-}
-
-// searchPath has this program's directory first, so that a script calls the
-// version of it that runs the job.
-func searchPath(cfg Config) string {
-	path := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	for _, v := range cfg.Env {
-		if p, ok := strings.CutPrefix(v, "PATH="); ok && p != "" {
-			path = p
-		}
-	}
-	if cfg.Executable == "" {
-		return path
-	}
-	return filepath.Dir(cfg.Executable) + ":" + path
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ const (
 	maxWaitingBytes = 8 << 20
 	maxBatch        = 500
 	maxBatchBytes   = 96 << 10
+	maxTail         = 50 // lines that tail has at least, if there were as many
 )
 
 // logs numbers the lines of an epoch, keeps a bounded number of them until they
@@ -27,7 +30,8 @@ const (
 type logs struct {
 	now  func() time.Time
 	file *logFile
-	most int // lines waiting
+	most int               // lines waiting
+	mask *strings.Replacer // of what no line may show; nil: nothing
 
 	sending chan struct{} // full while batches are under way: whoever waits for that may wait long
 
@@ -37,6 +41,7 @@ type logs struct {
 	next    int64 // number of waiting[0], or of the next line
 	lost    int64 // dropped since the last batch that was taken
 	epoch   int
+	newest  []string // the last few lines, whether taken or not
 }
 
 func newLogs(epoch int, now func() time.Time, file *logFile) *logs {
@@ -50,9 +55,16 @@ func (l *logs) stream(name string) *lines {
 
 // add appends a line, dropping the oldest ones when nobody takes them.
 func (l *logs) add(stream, text string) {
+	if l.mask != nil {
+		text = l.mask.Replace(text)
+	}
+	text = bound(text, maxLine)
 	line := events.LogLine{At: l.now().UTC(), Stream: stream, Text: text}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.newest = append(l.newest, text); len(l.newest) > 2*maxTail {
+		l.newest = slices.Clone(l.newest[maxTail:])
+	}
 	l.file.add(line)
 	l.waiting = append(l.waiting, line)
 	l.bytes += len(text)
@@ -60,6 +72,13 @@ func (l *logs) add(stream, text string) {
 		l.drop(1)
 		l.lost++
 	}
+}
+
+// tail returns the newest lines, n at most.
+func (l *logs) tail(n int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.newest[max(0, len(l.newest)-n):])
 }
 
 func (l *logs) drop(n int) {
@@ -105,29 +124,31 @@ func (l *logs) taken(b events.LogBatch, arrived bool) {
 func (l *logs) ship(ctx context.Context, ctl Control, every, timeout time.Duration, turn func(string)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var allowed allowance
 	for {
 		select {
 		case <-ctx.Done():
 			// The last lines say why the agent ended; its caller waits for little.
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			l.drain(last, ctl, time.Second)
+			l.drain(last, ctl, time.Second, nil)
 			return
-		case <-tick.C:
+		case now := <-tick.C:
 			if ctx.Err() != nil {
 				continue
 			}
 			turn("logs")
-			l.drain(ctx, ctl, timeout)
+			allowed.raise(now)
+			l.drain(ctx, ctl, timeout, &allowed)
 		}
 	}
 }
 
-// drain sends batches until none is waiting or one is not taken.
-func (l *logs) drain(ctx context.Context, ctl Control, timeout time.Duration) {
+// drain sends batches until none is waiting, one is not taken, or no more is allowed.
+func (l *logs) drain(ctx context.Context, ctl Control, timeout time.Duration, allowed *allowance) {
 	l.sending <- struct{}{}
 	defer func() { <-l.sending }()
-	l.send(ctx, ctl, timeout)
+	l.send(ctx, ctl, timeout, allowed)
 }
 
 // turn ends an epoch: what is waiting is sent while it still can be, adopt goes
@@ -135,7 +156,7 @@ func (l *logs) drain(ctx context.Context, ctl Control, timeout time.Duration) {
 func (l *logs) turn(ctx context.Context, ctl Control, timeout time.Duration, epoch int, adopt func() error) error {
 	l.sending <- struct{}{}
 	defer func() { <-l.sending }()
-	l.send(ctx, ctl, timeout)
+	l.send(ctx, ctl, timeout, nil)
 	if err := adopt(); err != nil {
 		return err
 	}
@@ -145,8 +166,8 @@ func (l *logs) turn(ctx context.Context, ctl Control, timeout time.Duration, epo
 	return nil
 }
 
-func (l *logs) send(ctx context.Context, ctl Control, timeout time.Duration) {
-	for {
+func (l *logs) send(ctx context.Context, ctl Control, timeout time.Duration, allowed *allowance) {
+	for !allowed.spent() {
 		b, ok := l.batch()
 		if !ok || ctx.Err() != nil {
 			return
@@ -158,6 +179,7 @@ func (l *logs) send(ctx context.Context, ctl Control, timeout time.Duration) {
 			return // the same lines again with the next tick
 		}
 		l.taken(b, err == nil)
+		allowed.spend(b)
 	}
 }
 

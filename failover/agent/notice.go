@@ -97,6 +97,7 @@ func (a *agent) noticed(w Warning, at time.Duration) {
 	a.cfg.Log.Warn("noticed", zap.String("action", w.Action), zap.Duration("left", by-at), zap.Bool("fresh", a.wish.fresh),
 		zap.Duration("save", a.saveTime()), zap.Duration("upload", a.ship.pace.expect(a.ship.size)), zap.Int64("signal_ms", a.notice.signalMS))
 	a.reportNotice()
+	a.runHooks()
 }
 
 // withdrawn puts everything back as it was.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // maxLine is where a line of output is cut, in bytes.
@@ -13,15 +14,19 @@ const maxLine = 16 << 10
 // a terminal, so that a progress bar is one line and not a thousand. What is not
 // UTF-8 is replaced. It is an io.Writer that never fails.
 type lines struct {
-	mu   sync.Mutex
-	part []byte
-	take func(string)
+	mu    sync.Mutex
+	part  []byte
+	take  func(string)
+	heard func() // called when anything is written; nil: nobody wants to know
 }
 
 // Write implements io.Writer.
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.heard != nil {
+		l.heard()
+	}
 	n := len(p)
 	for len(p) > 0 {
 		i := bytes.IndexByte(p, '\n')
@@ -54,6 +59,13 @@ func (l *lines) add(p []byte) {
 			continue
 		}
 		k := min(room, len(p))
+		if k < len(p) {
+			k = whole(p, k)
+		}
+		if k == 0 { // there is room for a part of a character only
+			l.end()
+			continue
+		}
 		l.part = append(l.part, p[:k]...)
 		p = p[k:]
 		// A return at the very end may be half of a line's end.
@@ -67,4 +79,14 @@ func (l *lines) end() {
 	text := bytes.TrimSuffix(l.part, []byte("\r"))
 	l.take(strings.ToValidUTF8(string(text), "\uFFFD"))
 	l.part = l.part[:0]
+}
+
+// whole returns where to cut p near k without cutting a character in two.
+func whole(p []byte, k int) int {
+	for cut := k; cut >= 0 && cut > k-utf8.UTFMax; cut-- {
+		if utf8.RuneStart(p[cut]) {
+			return cut
+		}
+	}
+	return k // it is no text
 }

@@ -53,6 +53,9 @@ func (a *agent) start(resume []events.Checkpoint) {
 		p, err := a.prepare(ctx, epoch, once, resume)
 		a.post(func() { a.preparedTo(p, err) })
 	})
+	if a.bad != nil {
+		a.raise(*a.bad) // nothing is started on a faulty machine
+	}
 }
 
 // prepare does everything before the trainer. What can succeed later is tried
@@ -77,13 +80,27 @@ func (a *agent) prepare(ctx context.Context, epoch int, once onceReady, resume [
 }
 
 func (a *agent) fetch(ctx context.Context, once *onceReady) error {
-	if a.spec.Workdir == nil || once.workdir {
+	if a.spec.Workdir == nil && len(a.spec.Mounts) == 0 || once.workdir {
 		return nil
 	}
 	a.enter("setup")
-	err := a.tryUntil(ctx, "fetching the working directory", errArchive, func() error {
-		return fetchWorkdir(ctx, a.store, *a.spec.Workdir, a.place.work, a.place.scratch)
-	})
+	began := a.now()
+	defer func() {
+		took := (a.now() - began).Milliseconds()
+		a.beat.update(func(h *events.Heartbeat) {
+			h.Clock.InputsMS += took
+			h.Clock.SetupMS += took // of which inputs are a part
+		})
+	}()
+	var err error
+	if a.spec.Workdir != nil {
+		err = a.tryUntil(ctx, "fetching the working directory", errArchive, func() error {
+			return fetchWorkdir(ctx, a.store, *a.spec.Workdir, a.place.work, a.place.scratch)
+		})
+	}
+	if err == nil {
+		err = a.fetchMounts(ctx)
+	}
 	if errors.Is(err, errArchive) {
 		return &failure{exit: Exit{Code: 1}, reason: err.Error()}
 	}
@@ -130,7 +147,7 @@ func (a *agent) setUp(ctx context.Context, epoch int, once *onceReady) error {
 	stop()
 	err = process.Kill(context.WithoutCancel(ctx)) // what it left behind must not meet the trainer
 	flush()
-	a.beat.update(func(h *events.Heartbeat) { h.Clock.SetupMS = (a.now() - began).Milliseconds() })
+	a.beat.update(func(h *events.Heartbeat) { h.Clock.SetupMS += (a.now() - began).Milliseconds() })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -145,9 +162,11 @@ func (a *agent) setUp(ctx context.Context, epoch int, once *onceReady) error {
 // of output; it is called when the tree is dead.
 func (a *agent) launch(script string, epoch int, resume string) (p Process, flush func(), err error) {
 	stdout, stderr := a.logs.stream("stdout"), a.logs.stream("stderr")
+	alive := func() { a.output.Store(int64(a.now())) }
+	stdout.heard, stderr.heard = alive, alive
 	p, err = a.cfg.Processes.Start(Program{
 		Argv: []string{"bash", script}, Dir: a.place.work,
-		Env: a.place.environment(a.cfg, epoch, a.spec, resume), Stdout: stdout, Stderr: stderr,
+		Env: a.environment(epoch, resume), Stdout: stdout, Stderr: stderr,
 	})
 	return p, func() { stdout.Flush(); stderr.Flush() }, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/spotferry/spotferry/checkpoint"
 	"github.com/spotferry/spotferry/checkpoint/store/dir"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/failover/agent"
@@ -91,7 +92,7 @@ func output(rec agenttest.Record, stream string) string {
 	return b.String()
 }
 
-func workdir(t *testing.T, store *dir.Store, name, content string) *events.Archive {
+func workdir(t *testing.T, store checkpoint.Store, name, content string) *events.Archive {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

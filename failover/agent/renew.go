@@ -87,17 +87,3 @@ func (a *agent) enter(state string) {
 	a.beat.update(func(h *events.Heartbeat) { h.State = state })
 	a.renewSoon()
 }
-
-// trouble tells why saves stand still; "" is none.
-func (a *agent) trouble(what string) {
-	was := a.beat.get().Trouble
-	if was == what {
-		return
-	}
-	a.beat.update(func(h *events.Heartbeat) { h.Trouble = what })
-	if what == "" {
-		what = "saves go on: " + was + " is over"
-	}
-	a.say(what)
-	a.cfg.Log.Warn("saves", zap.String("trouble", what))
-}

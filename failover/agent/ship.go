@@ -90,6 +90,7 @@ func (a *agent) complete(f *found) {
 	s.found, s.next, s.size = *f, f, f.size
 	s.failures = 0
 	a.asked, a.awaited = f.at, false
+	a.trainer.stall.moved = max(a.trainer.stall.moved, f.at)
 	a.beat.update(func(h *events.Heartbeat) { h.Saved = f.step })
 	a.stepped(progress{Step: f.step}, f.at) // also of a trainer that tells none
 	a.cfg.Log.Info("checkpoint complete", zap.String("checkpoint", f.name), zap.Int64("bytes", f.size), zap.Duration("save", f.save))

@@ -25,7 +25,13 @@ type trainer struct {
 	step     int64 // newest the trainer told
 	told     int64 // newest that a renewal was sent for
 	loaded   bool  // it counts as training
-	stopping bool  // its tree is being stopped or killed
+	judged   bool  // whether it goes on from what was restored is decided
+	below    int64 // the first step of one that does not
+	stall    stallClock
+	finding  *finding // why it was ended, if something was wrong
+	heard    bool     // the gateway knows of that
+	unheard  bool     // and never will
+	stopping bool     // its tree is being stopped or killed
 	exit     Exit
 	reason   string // why it ended, if more is known than the exit
 	failed   *failure
@@ -42,11 +48,14 @@ func (a *agent) preparedTo(p prepared, err error) {
 	if err == nil && !a.trainer.stopping {
 		err = a.launchTrainer(p)
 	}
+	if diskFault(err) && a.ctx.Err() == nil {
+		a.blame(a.hostFault("before the start", err))
+	}
 	switch f, ok := errors.AsType[*failure](err); {
 	case ok:
 		a.trainer.failed, a.trainer.exit, a.trainer.reason = f, f.exit, f.reason
 	case a.trainer.stopping || a.ctx.Err() != nil:
-		a.trainer.exit, a.trainer.reason = Exit{Code: -1, Signal: "SIGTERM"}, "stopped before training began"
+		a.trainer.exit, a.trainer.reason = Exit{Code: -1, Signal: "SIGTERM"}, cmp.Or(a.trainer.reason, "stopped before training began")
 	case err != nil:
 		a.trainer.exit, a.trainer.reason = Exit{Code: 1}, err.Error()
 	default:
@@ -73,6 +82,7 @@ func (a *agent) launchTrainer(p prepared) error {
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	a.trainer = trainer{process: process, watch: p.watch, giveUp: cancel, flush: flush, began: a.now(), resumed: p.resume != "", from: p.from, step: -1}
+	a.trainer.stall.moved = a.trainer.began
 	a.stage, a.asked = training, a.now()
 	p.watch.process = process
 	a.working.Go(func() { p.watch.run(ctx) })
@@ -116,7 +126,7 @@ func (a *agent) treeGone(p Process, exit Exit) {
 	}
 	a.stage = leaving
 	a.trainer.exit, a.trainer.left = exit, a.now()
-	a.trainer.reason = cmp.Or(a.trainer.reason, "the trainer "+exit.String())
+	a.trainer.reason = a.endReason(exit)
 	a.trainer.decided = false
 	a.say(a.trainer.reason)
 	a.cfg.Log.Info("trainer ended", zap.Int("code", exit.Code), zap.String("signal", exit.Signal), zap.Int64("step", a.trainer.step))
@@ -161,79 +171,6 @@ func (a *agent) end(order string) {
 	a.stop("ended by order")
 }
 
-// progressed takes what the trainer says between two looks at the disk.
-func (a *agent) progressed(w *watcher, p progress, at time.Duration) {
-	if w == a.trainer.watch && (a.stage == training || a.stage == leaving) {
-		a.stepped(p, at)
-	}
-}
-
-// mostTelling is how many renewals that tell a step may wait for their answer.
-const mostTelling = 4
-
-// tellSteps has a step told as soon as it is made, so that the record of a
-// machine that vanishes says how far it had come. It does not wait for the answer
-// to the step before, which a busy gateway may take its time for.
-func (a *agent) tellSteps(now time.Duration) {
-	if a.stage != training || a.trainer.step <= a.trainer.told || now-a.spoke < a.tellEvery() || a.telling >= mostTelling {
-		return
-	}
-	a.trainer.told, a.spoke = a.trainer.step, now
-	a.telling++
-	a.spawn(func(ctx context.Context) {
-		_ = a.renewOnce(ctx) // one that is lost is made up for by the next
-		a.post(func() { a.telling-- })
-	})
-}
-
-func (a *agent) tellEvery() time.Duration {
-	return cmp.Or(a.cfg.TellEvery, a.timers.Heartbeat/25)
-}
-
-// looked takes what the watcher saw.
-func (a *agent) looked(w *watcher, l look) {
-	if w != a.trainer.watch || a.stage != training && a.stage != leaving {
-		l.found.release(a.cfg.Log)
-		return
-	}
-	a.trainer.looked = l.began
-	a.trainer.decided = !l.undecided
-	if l.progressd {
-		a.stepped(l.progress, l.began)
-	}
-	if l.found != nil {
-		a.complete(l.found)
-	}
-	if l.full {
-		a.trouble("the machine's disk is full: no new checkpoint can be kept, the last committed one stays")
-	} else if l.found != nil && a.beat.get().Trouble != "" && a.ship.full == 0 {
-		a.trouble("")
-	}
-}
-
-// stepped takes the trainer's own word for where it is.
-func (a *agent) stepped(p progress, at time.Duration) {
-	first := a.trainer.step < 0
-	a.trainer.step = max(a.trainer.step, p.Step)
-	a.beat.update(func(h *events.Heartbeat) {
-		h.Step, h.Loss = a.trainer.step, p.Loss
-		if first {
-			h.Clock.FirstStepMS = (at - a.trainer.began).Milliseconds()
-		}
-	})
-	if !first {
-		return
-	}
-	if a.stage == training && !a.trainer.stopping && !a.trainer.loaded {
-		a.trainer.loaded = true
-		a.enter("training")
-	}
-	a.renewSoon()
-	if a.trainer.resumed && p.Step < a.trainer.from {
-		a.say(fmt.Sprintf("the trainer is at step %d although it was given the checkpoint of step %d: does it read SPOTFERRY_RESUME_FROM?", p.Step, a.trainer.from))
-	}
-}
-
 // leave reports the end of the trainer once what it saved last is looked at and
 // committed. A trainer that finished is not reported before its last checkpoint
 // is true.
@@ -245,6 +182,7 @@ func (a *agent) leave(now time.Duration) {
 	// it is as it will be.
 	looked := a.trainer.looked >= a.trainer.left &&
 		(a.trainer.decided || a.trainer.looked >= a.trainer.left+a.cfg.Quiet+4*a.cfg.WatchEvery)
+	looked = looked && a.kernelHeard(a.trainer.left)
 	ended := a.wish != nil && a.wish.kind == wishEnd
 	doomed := a.notice != nil && now > a.notice.deadline
 	if !ended && !doomed && (!looked || a.ship.pending() && !a.hopeless()) {
@@ -258,6 +196,9 @@ func (a *agent) leave(now time.Duration) {
 	if a.wish != nil && a.wish.kind == wishSilence {
 		a.stage = over // there is nobody to tell
 		return
+	}
+	if a.trainer.finding != nil {
+		return // see settleTrouble
 	}
 	a.reportDone()
 }

@@ -59,9 +59,8 @@ func (a *agent) uploaded(f *found, ref checkpoint.Ref, weights string, took time
 	if err == nil {
 		s.pace.add(f.size, took)
 		s.failures, s.full = 0, 0
-		a.trouble("")
 		f.release(a.cfg.Log)
-		if a.wish == nil || a.wish.kind != wishEnd {
+		if (a.wish == nil || a.wish.kind != wishEnd) && !a.ignored() {
 			s.ready = &events.CommitRequest{Lease: a.cfg.Bootstrap.Lease, SaveMS: f.save.Milliseconds(), UploadMS: (a.now() - f.at).Milliseconds(),
 				Checkpoint: events.Checkpoint{Name: ref.Name, Epoch: ref.Epoch, Step: ref.Step, Digest: ref.Digest, Bytes: ref.Bytes, Files: ref.Files, Weights: weights}}
 		}
@@ -94,7 +93,6 @@ func (a *agent) uploadAgain(f *found, err error) {
 	s.next = f
 	if errors.Is(err, checkpoint.ErrNoSpace) {
 		s.full++
-		a.trouble("the checkpoint store is full: new checkpoints wait, the last committed one stays")
 	}
 	a.later(err)
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,6 +39,8 @@ type look struct {
 	found     *found // a complete checkpoint, newer than any before
 	undecided bool   // there is a newer one that is not complete
 	full      bool   // it could not be held because the disk is full
+	broken    error  // the disk cannot be read or written
+	below     int64  // step of a complete checkpoint below the one restored, made since; 0: none
 }
 
 // watcher looks at the checkpoint directory of one trainer. It has a goroutine
@@ -47,8 +49,10 @@ type watcher struct {
 	a       *agent
 	root    *os.Root
 	adapter framework.Adapter
-	process Process // set before the first look
-	newest  int64   // step of the newest one found or restored
+	process Process                // set before the first look
+	newest  int64                  // step of the newest one found or restored
+	from    int64                  // step of the one restored, 0 for a fresh start
+	kind    atomic.Pointer[string] // the framework, once it is known
 	before  map[string]bool
 	first   map[string]time.Duration // when candidates not complete yet were first seen
 	said    string                   // the last trouble logged
@@ -61,10 +65,11 @@ func newWatcher(a *agent, p prepared) (*watcher, error) {
 	}
 	w := &watcher{a: a, root: root, newest: -1, before: map[string]bool{}, first: map[string]time.Duration{}}
 	if p.resume != "" {
-		w.newest = p.from
+		w.newest, w.from = p.from, p.from
 	}
 	// What lies there before the trainer starts is not its doing.
 	if w.adapter, err = a.adapter(root, w.busy); err == nil && w.adapter != nil {
+		w.know()
 		var cs []framework.Candidate
 		cs, err = w.adapter.Candidates(root)
 		for _, c := range cs {
@@ -76,6 +81,12 @@ func newWatcher(a *agent, p prepared) (*watcher, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// know lets the loop know the framework.
+func (w *watcher) know() {
+	kind := w.adapter.Name()
+	w.kind.Store(&kind)
 }
 
 // identity tells a checkpoint from a later one of the same name.
@@ -158,7 +169,10 @@ func (w *watcher) look() look {
 	said := ""
 	if err != nil {
 		said = err.Error()
-		l.full = errors.Is(err, checkpoint.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+		l.full = noRoom(err)
+		if diskFault(err) {
+			l.broken = err
+		}
 	}
 	if said != "" && said != w.said {
 		w.a.cfg.Log.Warn("looking for checkpoints", zap.Error(err))
@@ -173,8 +187,10 @@ func (w *watcher) find(l *look) (err error) {
 		if w.adapter, err = w.a.adapter(w.root, w.busy); err != nil || w.adapter == nil {
 			return err
 		}
+		w.know()
 	}
 	cs, err := w.adapter.Candidates(w.root)
+	l.below = w.lookBelow(cs)
 	for _, c := range cs {
 		if c.Step <= w.newest {
 			break // the newest come first

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/failover"
 )
@@ -75,8 +77,13 @@ func (a ask) join() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	sealed, err := a.secretsFor(j, r)
+	if err != nil {
+		return nil, err
+	}
 	return events.JoinReply{
-		JWT: jwt, Org: j.Attribution.Org, Spec: j.Spec, Store: a.g.grantFor(j), Timers: a.g.cfg.Timers,
+		Secrets: sealed,
+		JWT:     jwt, Org: j.Attribution.Org, Spec: j.Spec, Store: a.g.grantFor(j), Timers: a.g.cfg.Timers,
 	}, nil
 }
 
@@ -111,9 +118,14 @@ func (a ask) notice() (any, error) {
 	if err := a.read(&r); err != nil {
 		return nil, err
 	}
-	j, err := a.holder(r.Lease)
-	if err != nil {
+	j, st, err := a.g.job(a.ctx, a.job, a.epoch, r.Lease)
+	switch {
+	case err != nil:
 		return nil, err
+	case st == strange: // the next machine can be going before it was placed
+		return nil, errFenced
+	case st == restarted:
+		a.epoch = j.Epoch // the machine is going, whatever runs on it
 	}
 	if r.Withdrawn {
 		_, err := a.apply(failover.Withdrawn{JobNoticeWithdrawn: events.JobNoticeWithdrawn{Epoch: a.epoch, Lease: r.Lease}})
@@ -124,9 +136,38 @@ func (a ask) notice() (any, error) {
 	}
 	now := a.g.cfg.Now().Control
 	_, err = a.apply(failover.Noticed{JobNoticed: events.JobNoticed{
-		Epoch: j.Epoch, Lease: r.Lease, Action: bounded(r.Action, maxWord), Source: bounded(r.Source, maxWord),
+		Epoch: a.epoch, Lease: r.Lease, Action: bounded(r.Action, maxWord), Source: bounded(r.Source, maxWord),
 		Seen: now.Add(-r.Ago), Deadline: now.Add(r.Left), SignalMS: signalled(r.SignalMS),
 	}})
+	return events.Reply{}, err
+}
+
+// trouble takes an agent's word on what is wrong with its machine or its trainer.
+// A machine is broken whoever runs on it: that is heard from the next one and
+// under an older epoch as well.
+func (a ask) trouble() (any, error) {
+	var r events.TroubleRequest
+	if err := a.read(&r); err != nil {
+		return nil, err
+	}
+	if !failover.KnownTrouble(r.Kind) {
+		return nil, invalid("kind %.40q is no trouble that is known", r.Kind)
+	}
+	j, st, err := a.g.job(a.ctx, a.job, a.epoch, r.Lease)
+	if err != nil {
+		return nil, err
+	}
+	if st == strange {
+		return nil, errFenced
+	}
+	_, err = a.apply(failover.Troubled{JobTroubled: events.JobTroubled{
+		Epoch: a.epoch, Lease: r.Lease, Kind: r.Kind, Step: r.Step,
+		Detail: bounded(r.Detail, maxText), Remedy: bounded(r.Remedy, maxText), Evidence: evidence(r.Lines),
+	}})
+	if err == nil {
+		a.g.cfg.Logger.Warn("trouble reported", zap.String("job", string(a.job)), zap.Int("epoch", a.epoch), zap.String("kind", string(r.Kind)),
+			zap.String("lease", string(r.Lease)), zap.String("status", j.Status()))
+	}
 	return events.Reply{}, err
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,10 @@ const (
 	maxWord = 128
 	maxText = 2048
 	maxSpan = 24 * time.Hour
+
+	maxGPUs     = 16
+	maxEvidence = 80
+	maxLine     = 1024
 )
 
 // bounded cuts s to at most n bytes, between characters.
@@ -40,6 +45,27 @@ func host(h events.Host) events.Host {
 
 func clock(c events.AgentClock) events.AgentClock {
 	return events.AgentClock{
-		BootMS: millis(c.BootMS), SetupMS: millis(c.SetupMS), RestoreMS: millis(c.RestoreMS), FirstStepMS: millis(c.FirstStepMS),
+		BootMS: millis(c.BootMS), ImageMS: millis(c.ImageMS), InputsMS: millis(c.InputsMS),
+		SetupMS: millis(c.SetupMS), RestoreMS: millis(c.RestoreMS), FirstStepMS: millis(c.FirstStepMS),
 	}
+}
+
+// beat keeps a heartbeat to what a record may keep of it.
+func beat(hb events.Heartbeat) events.Heartbeat {
+	hb.State, hb.Trouble = bounded(hb.State, maxWord), bounded(hb.Trouble, maxText)
+	hb.Clock = clock(hb.Clock)
+	hb.GPUs = slices.Clone(hb.GPUs[:min(len(hb.GPUs), maxGPUs)])
+	for i := range hb.GPUs {
+		hb.GPUs[i].Name = bounded(hb.GPUs[i].Name, maxWord)
+	}
+	return hb
+}
+
+// evidence keeps the newest lines that tell a trouble.
+func evidence(lines []string) []string {
+	lines = slices.Clone(lines[max(len(lines)-maxEvidence, 0):])
+	for i, l := range lines {
+		lines[i] = bounded(l, maxLine)
+	}
+	return lines
 }

@@ -25,6 +25,9 @@ func (a ask) commit() (any, error) {
 	if c.Epoch != a.epoch {
 		return nil, invalid("checkpoint.epoch is %d on the subject of epoch %d", c.Epoch, a.epoch)
 	}
+	if floor := j.Floor(); c.Step < floor {
+		return nil, belowRestored(c.Step, floor)
+	}
 	if n := j.Newest(); n != nil && n.Epoch == c.Epoch && c.Step < n.Step {
 		return nil, &events.Refusal{Code: events.RefusedStale, Message: fmt.Sprintf("step %d is committed already", n.Step)}
 	}
@@ -44,10 +47,20 @@ func (a ask) commit() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(j.Commits, func(x events.Checkpoint) bool { return x.Name == c.Name }) {
-		return nil, errFenced // the epoch moved on between the look and the append
+	switch {
+	case slices.ContainsFunc(j.Commits, func(x events.Checkpoint) bool { return x.Name == c.Name }):
+		return events.Reply{}, nil
+	case j.Epoch == a.epoch && c.Step < j.Floor(): // the first step was told between the look and the append
+		return nil, belowRestored(c.Step, j.Floor())
 	}
-	return events.Reply{}, nil
+	return nil, errFenced // the epoch moved on between the look and the append
+}
+
+// belowRestored refuses what a trainer saves that did not go on from what was
+// restored: as the newest it would throw away the work it ignores.
+func belowRestored(step, floor int64) *events.Refusal {
+	return &events.Refusal{Code: events.RefusedStale, Message: fmt.Sprintf("step %d is below step %d, which was restored", step, floor),
+		Remedy: "have the trainer resume from the checkpoint that was restored"}
 }
 
 func (a ask) reject() (any, error) {

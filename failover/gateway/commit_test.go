@@ -65,11 +65,21 @@ func TestWhatMayBeCommitted(t *testing.T) {
 		{"a checkpoint of another epoch than the subject's is invalid", 1, func(r *rig, l events.LeaseID) events.CommitRequest {
 			return r.save(l, 2, 10)
 		}, "invalid"},
-		{"a lower step in a later epoch is new", 2, func(r *rig, l events.LeaseID) events.CommitRequest {
+		{"a lower step than the one that was restored is stale", 2, func(r *rig, l events.LeaseID) events.CommitRequest {
 			r.commit(1, r.save(l, 1, 11))
 			r.gone(l)
 			b := r.buy(2, 1)
 			r.join(2, b, "UB")
+			return r.save(b, 2, 5)
+		}, "stale"},
+		{"it is new where the newest did not restore and an older one did", 2, func(r *rig, l events.LeaseID) events.CommitRequest {
+			r.commit(1, r.save(l, 1, 3))
+			bad := r.save(l, 1, 11)
+			r.commit(1, bad)
+			r.gone(l)
+			b := r.buy(2, 1)
+			r.join(2, b, "UB")
+			request[events.Reply](r, 2, events.VerbReject, events.RejectRequest{Lease: b, Checkpoint: bad.Checkpoint})
 			return r.save(b, 2, 5)
 		}, ""},
 		{"the commit of a machine that was replaced is fenced", 1, func(r *rig, l events.LeaseID) events.CommitRequest {

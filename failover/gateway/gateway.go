@@ -50,6 +50,8 @@ type Config struct {
 	Accounts accounts
 	Signals  signals
 	Vault    vault
+	Secrets  secrets // optional: without it no job with secrets is joined
+	Keys     sealer  // required with Secrets
 	Store    checkpoint.Store
 	Grant    events.StoreGrant // as agents are told; Tenant is set per organisation
 	Timers   events.Timers
@@ -67,9 +69,9 @@ type Config struct {
 type Gateway struct {
 	cfg Config
 
-	mu   sync.Mutex
-	paid map[events.LeaseID]time.Time // market time a lease is paid until
-	jobs map[events.JobID]*memo
+	mu    sync.Mutex
+	jobs  map[events.JobID]*memo
+	purse purse
 }
 
 // memo is what the gateway remembers of a job to spare itself work. Losing it costs
@@ -84,7 +86,7 @@ type memo struct {
 
 // New returns a Gateway.
 func New(cfg Config) *Gateway {
-	return &Gateway{cfg: cfg, paid: map[events.LeaseID]time.Time{}, jobs: map[events.JobID]*memo{}}
+	return &Gateway{cfg: cfg, jobs: map[events.JobID]*memo{}, purse: newPurse()}
 }
 
 // Bootstrap returns a machine's user data: minted once per lease and the same bytes ever after.
@@ -202,6 +204,8 @@ func (g *Gateway) route(ctx context.Context, subject string, body []byte) (any, 
 		return a.done()
 	case events.VerbLog:
 		return a.log()
+	case events.VerbTrouble:
+		return a.trouble()
 	}
 	return nil, invalid("verb %.40q is not known", verb)
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -20,7 +19,7 @@ func (a ask) renew() (any, error) {
 	if err := a.read(&hb); err != nil {
 		return nil, err
 	}
-	hb.State, hb.Trouble = bounded(hb.State, maxWord), bounded(hb.Trouble, maxText)
+	hb = beat(hb)
 	j, s, err := a.g.job(a.ctx, a.job, a.epoch, hb.Lease)
 	if err != nil {
 		return nil, err
@@ -37,7 +36,11 @@ func (a ask) renew() (any, error) {
 	if err := a.g.cfg.Signals.PutSignal(a.ctx, j.Attribution.Org, a.job, a.epoch, hb); err != nil {
 		return nil, err
 	}
-	reply := events.RenewReply{PaidFor: a.g.paidFor(hb.Lease, hb.At)}
+	paid, err := a.g.paidFor(a.ctx, j.Attribution.Org, hb.Lease, hb.At)
+	if err != nil {
+		return nil, err
+	}
+	reply := events.RenewReply{PaidFor: paid}
 	if s == next {
 		return reply, nil
 	}
@@ -60,6 +63,12 @@ func (a ask) lastWords(j failover.Job, hb events.Heartbeat) {
 	hb.At = a.g.cfg.Now().Control
 	if err := a.g.cfg.Signals.PutSignal(a.ctx, j.Attribution.Org, a.job, a.epoch, hb); err != nil {
 		a.g.cfg.Logger.Warn("last words not kept", zap.String("job", string(a.job)), zap.Int("epoch", a.epoch), zap.Error(err))
+	}
+	back := failover.Returned{Epoch: a.epoch}
+	if _, news := failover.Step(j, a.g.cfg.Now(), back); len(news) > 0 {
+		if _, err := a.apply(back); err != nil {
+			a.g.cfg.Logger.Warn("an agent's return not recorded", zap.String("job", string(a.job)), zap.Int("epoch", a.epoch), zap.Error(err))
+		}
 	}
 }
 
@@ -154,15 +163,4 @@ func (g *Gateway) recall(job events.JobID, change func(*memo)) {
 		g.jobs[job] = m
 	}
 	change(m)
-}
-
-// paidFor is how long, in control time, the machine is paid for; 0 when nobody said.
-func (g *Gateway) paidFor(lease events.LeaseID, now time.Time) time.Duration {
-	g.mu.Lock()
-	till, ok := g.paid[lease]
-	g.mu.Unlock()
-	if !ok {
-		return 0
-	}
-	return max(g.cfg.Control(till).Sub(now), time.Millisecond)
 }

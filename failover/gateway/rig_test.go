@@ -114,6 +114,11 @@ func placed(t *testing.T) (*rig, events.LeaseID) {
 // request sends one request as an agent of an epoch does.
 func request[T any](r *rig, epoch int, v events.Verb, body any) (reply T) {
 	r.t.Helper()
+	return requestOf[T](r, job, epoch, v, body)
+}
+
+func requestOf[T any](r *rig, job events.JobID, epoch int, v events.Verb, body any) (reply T) {
+	r.t.Helper()
 	b, err := json.Marshal(body)
 	if err != nil {
 		r.t.Fatal(err)

@@ -3,8 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotferry/spotferry/events"
@@ -19,8 +19,14 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return g.cfg.Log.Consume(ectx, events.Subscription{Filters: []string{events.FilterJobs}}, g.jobEvent)
 	})
 	eg.Go(func() error {
-		return g.cfg.Log.Consume(ectx, events.Subscription{Filters: []string{events.FilterMoney}}, g.moneyEvent)
+		sub := events.Subscription{Filters: []string{events.FilterMoney}, CaughtUp: g.purse.caughtUp}
+		return g.cfg.Log.Consume(ectx, sub, func(_ context.Context, e events.Event) error { g.purse.take(e); return nil })
 	})
+	eg.Go(func() error {
+		sub := events.Subscription{Name: "gateway-closed", Filters: []string{events.FilterClosed}}
+		return g.cfg.Log.Consume(ectx, sub, g.closed)
+	})
+	eg.Go(func() error { return g.announce(ectx) })
 	err := eg.Wait()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
 		return nil
@@ -30,6 +36,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 func (g *Gateway) jobEvent(ctx context.Context, e events.Event) error {
 	g.cfg.Book.Observe(e)
+	g.forget(ctx, e)
 	job := events.JobID(e.Aggregate.ID)
 	for _, c := range events.Owed(e, events.Tell) {
 		g.push(job, c)
@@ -38,9 +45,14 @@ func (g *Gateway) jobEvent(ctx context.Context, e events.Event) error {
 		g.mu.Lock()
 		delete(g.jobs, job)
 		g.mu.Unlock()
-		if err := g.cfg.Accounts.DropJob(ctx, job); err != nil {
-			g.cfg.Logger.Warn("dropping the account of a closed job", zap.String("job", string(job)), zap.Error(err))
-		}
+	}
+	return nil
+}
+
+// closed removes the account of a job that is closed: once, by whichever replica gets it.
+func (g *Gateway) closed(ctx context.Context, e events.Event) error {
+	if err := g.cfg.Accounts.DropJob(ctx, events.JobID(e.Aggregate.ID)); err != nil {
+		return fmt.Errorf("dropping the account of closed job %s: %w", e.Aggregate.ID, err)
 	}
 	return nil
 }
@@ -57,20 +69,4 @@ func (g *Gateway) push(job events.JobID, order events.Command) {
 	if before.Epoch > 0 && before.Epoch != order.Epoch {
 		g.cfg.Push(job, before.Epoch)
 	}
-}
-
-func (g *Gateway) moneyEvent(_ context.Context, e events.Event) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch f := e.Fact.(type) {
-	case events.MoneyReserved:
-		g.paid[f.Lease] = f.PaidTill
-	case events.MoneyExtended:
-		g.paid[f.Lease] = f.PaidTill
-	case events.MoneySettled:
-		delete(g.paid, f.Lease)
-	case events.MoneyReleased:
-		delete(g.paid, f.Lease)
-	}
-	return nil
 }

@@ -135,7 +135,7 @@ func cannedFailover() console.Failover {
 	phase := func(name string, at, took int64, clock string) events.Phase {
 		return events.Phase{Name: name, Began: began.Add(time.Duration(at) * time.Millisecond), MS: took, Clock: clock}
 	}
-	return console.Failover{Job: cannedJob, Name: "llama-7b", Record: events.Failover{
+	return console.Failover{Job: cannedJob, Name: "llama-7b", Event: "01jx3kq8zr5v9m2c7t4b6n0d1e-6", Cause: events.CauseNotice, Detail: "the seller takes the machine", Record: events.Failover{
 		N: 1, Cause: events.CauseNotice, Detail: "the seller takes the machine", Evidence: []events.EventID{"01jx3kq8zr5v9m2c7t4b6n0d1e-3"},
 		From: cannedSide(2, "north-a"), To: cannedSide(3, "north-b"), Noticed: true, NoticeMS: 120_000, UsedMS: 4200,
 		Began: began, Ended: began.Add(25 * time.Second),
@@ -193,11 +193,17 @@ func cannedInstances() []console.Instance {
 // system is one that knows the canned job, running.
 func system() answers {
 	return answers{
-		console.GetClock:       always(console.Clock{Control: now, Market: market, Version: "v1.2.3"}),
-		console.GetJobs:        always(cannedJobs()),
-		console.GetJob:         always(cannedRunning()),
-		console.GetEvents:      cannedEvents(cannedEntries()),
-		console.GetFailovers:   always([]console.Failover{cannedFailover()}),
+		console.GetClock:     always(console.Clock{Control: now, Market: market, Version: "v1.2.3"}),
+		console.GetJobs:      always(cannedJobs()),
+		console.GetJob:       always(cannedRunning()),
+		console.GetEvents:    cannedEvents(cannedEntries()),
+		console.GetFailovers: always([]console.Failover{cannedFailover()}),
+
+		console.GetFailoverList:  always(console.FailoverList{Items: []console.Failover{cannedFailover()}, Next: 1}),
+		console.GetFailoverStats: always(cannedStats()),
+		console.GetFailover:      cannedMove,
+		console.GetDecision:      always(*cannedReport().Choice),
+
 		console.GetCheckpoints: always(cannedCheckpoints()),
 		console.GetBill:        always([]console.Bill{cannedBill()}),
 		console.GetOffers:      always(cannedOffers()),

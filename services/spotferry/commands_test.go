@@ -26,6 +26,8 @@ func TestReadingCommandsPrintTheSameEveryTime(t *testing.T) {
 		{"job-events", []string{"job", "events", "llama-7b"}},
 		{"failover-ls", []string{"failover", "ls"}},
 		{"failover-show", []string{"failover", "show", "llama-7b", "1"}},
+		{"failover-explain", []string{"failover", "show", "llama-7b", "1", "--explain"}},
+		{"failover-stats", []string{"failover", "stats"}},
 		{"checkpoint-ls", []string{"checkpoint", "ls", "llama-7b"}},
 		{"checkpoint-show", []string{"checkpoint", "show", "llama-7b", "1000"}},
 		{"bill-show", []string{"bill", "show"}},
@@ -75,7 +77,7 @@ func TestDocumentsSayTheirVersionAndYAMLSaysTheSameAsJSON(t *testing.T) {
 func TestEmptyAnswersAreListsInJSONAndWordsInTables(t *testing.T) {
 	t.Parallel()
 	empty := answers{
-		console.GetJobs: always([]console.Job{}), console.GetFailovers: always([]console.Failover{}), console.GetBill: always([]console.Bill{}),
+		console.GetJobs: always([]console.Job{}), console.GetFailoverList: always(console.FailoverList{Items: []console.Failover{}}), console.GetFailoverStats: always(console.FailoverStats{}), console.GetBill: always([]console.Bill{}),
 		console.GetInstances: always([]console.Instance{}), console.GetOffers: always([]console.Offer{}), console.GetCheckpoints: always([]console.Checkpoint{}),
 	}
 	r := newRig(t, empty)
@@ -130,11 +132,11 @@ func TestDoctor(t *testing.T) {
 func TestCancelAsksFirst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, system())
-	if got := r.run("job", "cancel", "llama-7b"); got.code != 2 || !strings.Contains(got.err, "-y") || r.ask(console.DoCancel) != 0 {
+	if got := r.run("job", "cancel", "llama-7b", "--reason", "wrong data"); got.code != 2 || !strings.Contains(got.err, "-y") || r.ask(console.DoCancel) != 0 {
 		t.Errorf("without anybody to ask: exit %d, %s", got.code, got.err)
 	}
 	r.tty, r.stdin = true, strings.NewReader("n\n")
-	if got := r.run("job", "cancel", "llama-7b"); got.code != 103 || r.ask(console.DoCancel) != 0 {
+	if got := r.run("job", "cancel", "llama-7b", "--reason", "wrong data"); got.code != 103 || r.ask(console.DoCancel) != 0 {
 		t.Errorf("answered no: exit %d, %s", got.code, got.err)
 	}
 	r.stdin = strings.NewReader("y\n")

@@ -33,6 +33,7 @@ type demo struct {
 	evidence string
 	files    []string // job files of the user; none: the examples
 	market   string   // directory of recorded markets; "": a market made for the purpose
+	trouble  bool     // three trainings that go wrong instead
 	limit    time.Duration
 
 	session    session
@@ -58,8 +59,12 @@ all the time, shows what happens, and accounts for it. It is 'dev' and 'run' wit
 the job files of deploy/examples; nothing in it is a special case.
 
 With --market DIR one job of 48 hours runs on recorded prices instead, 288 times
-as fast as they were, and its cost is set beside known policies.`,
-		Example: "  spotferry demo\n  spotferry demo --seed 7 --state ./state     # look at it afterwards with --state ./state\n  spotferry demo --job train.yaml -o json",
+as fast as they were, and its cost is set beside known policies.
+
+With --trouble three trainings go wrong as they do in the field: one begins anew
+after its machine was taken, one hangs, one crashes twice at the same step. Each
+is stopped, told apart and paid for no longer than it has to be.`,
+		Example: "  spotferry demo\n  spotferry demo --seed 7 --state ./state     # look at it afterwards with --state ./state\n  spotferry demo --job train.yaml -o json\n  spotferry demo --trouble",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
 	f := c.Flags()
@@ -67,11 +72,14 @@ as fast as they were, and its cost is set beside known policies.`,
 	f.StringVar(&d.evidence, "evidence", "", "directory in which the trainers, the machines and the meter leave their own records")
 	f.StringArrayVar(&d.files, "job", nil, "job file to run instead of the examples; may be repeated")
 	f.StringVar(&d.market, "market", "", "directory of recorded markets")
+	f.BoolVar(&d.trouble, "trouble", false, "show three trainings that go wrong, and what stops them")
+	c.MarkFlagsMutuallyExclusive("trouble", "market")
+	c.MarkFlagsMutuallyExclusive("trouble", "job")
 	return c
 }
 
 func (d *demo) run(ctx context.Context) error {
-	d.e.term.Note("Spotferry: three trainings, a market that takes machines away, and every cent accounted.")
+	d.e.term.Note("%s", d.title())
 	clean, err := d.prepare()
 	if err != nil {
 		return err
@@ -89,7 +97,7 @@ func (d *demo) run(ctx context.Context) error {
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	cfg := d.config()
 	cfg.Logger, cfg.Ready = logger, func() { close(ready) }
-	go func() { ended <- dev.Run(system, cfg) }()
+	go func() { ended <- d.e.runSystem(system, cfg) }()
 	defer func() { stop(); <-ended }()
 	select {
 	case <-ready:
@@ -102,6 +110,9 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	defer d.session.close()
+	if d.trouble {
+		return d.runTrouble(ctx, ended)
+	}
 	if err := d.submit(ctx); err != nil {
 		return err
 	}
@@ -111,6 +122,13 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	return d.report(ctx)
+}
+
+func (d *demo) title() string {
+	if d.trouble {
+		return "Spotferry: three trainings that go wrong, and what each of them costs."
+	}
+	return "Spotferry: three trainings, a market that takes machines away, and every cent accounted."
 }
 
 // prepare makes the directories; what the user did not name goes away afterwards.
@@ -163,8 +181,11 @@ func (d *demo) config() dev.Config {
 		Dir: d.dir, Version: d.e.version, Now: d.e.now, EvidenceDir: d.evidence,
 		Scale: demoScale, Divide: demoDivide, Market: trace.Spec{Kind: "demo", Seed: d.seed},
 	}
-	if d.market != "" {
+	switch {
+	case d.market != "":
 		d.recorded(&cfg)
+	case d.trouble:
+		d.troubled(&cfg)
 	}
 	return cfg
 }
@@ -225,7 +246,7 @@ func (d *demo) submitFile(ctx context.Context, file string, now events.Moment) e
 	}
 	d.e.term.Note("submitted %s as %s, budget %s", v.Name, v.ID, v.Budget.Dollars())
 	j := demoJob{id: v.ID, file: file, job: job, reference: make(chan reference, 1)}
-	if d.market == "" {
+	if d.market == "" && !d.trouble {
 		d.references.Go(func() { j.reference <- d.uninterrupted(ctx, j) })
 	} else {
 		j.reference <- reference{}

@@ -87,6 +87,7 @@ type follower struct {
 var shown = []string{
 	"job.leased", "job.placed", "job.started", "job.noticed", "job.notice-withdrawn", "job.lost", "job.exited", "job.waiting",
 	"job.move-requested", "job.failed-over", "job.ended", "job.checkpoint-rejected",
+	"job.troubled", "job.paused", "job.resumed",
 }
 
 // look shows what is new, and says whether every job is closed.

@@ -58,7 +58,7 @@ was when it is started again; machines and trainings go on without it meanwhile.
 			cfg.Ready = func() {
 				e.term.Note("serving on %s; Ctrl-C stops, machines go on; log in %s", dir, filepath.Join(dir, "dev.log"))
 			}
-			if err := dev.Run(cmd.Context(), cfg); err != nil {
+			if err := e.runSystem(cmd.Context(), cfg); err != nil {
 				return fmt.Errorf("running the system: %w", err)
 			}
 			return nil
@@ -70,6 +70,7 @@ was when it is started again; machines and trainings go on without it meanwhile.
 	f.IntVar(&start, "market-start", 0, "first tick of the recorded market")
 	f.Int64Var(&cfg.Scale, "scale", 0, "market seconds in a second; fixed when the state is made (default 1)")
 	f.IntVar(&cfg.Divide, "divide", 0, "divide every timer by this; fixed when the state is made (default 1)")
+	f.StringVar(&cfg.Admin, "admin", "", "host:port of /metrics, /livez and /readyz; port 0: any, which the log tells")
 	f.StringVar(&evidence, "evidence", "", "directory in which trainers, machines and the meter leave their own records")
 	return c
 }

@@ -56,6 +56,7 @@ type killed struct {
 	Kind     string    `json:"kind"`
 	DrawnAt  string    `json:"drawn_at"`
 	Instance string    `json:"instance"`
+	Token    string    `json:"token"`
 	EndedBy  string    `json:"ended_by"`
 }
 

@@ -59,6 +59,12 @@ func beginIn(t *testing.T, tmp string, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return beginProgram(t, exe, tmp, args...)
+}
+
+// beginProgram is beginIn with another executable than this test's.
+func beginProgram(t *testing.T, exe, tmp string, args ...string) *program {
+	t.Helper()
 	p := &program{Cmd: exec.Command(exe, args...), began: time.Now(), stderr: &heard{}, stdout: &heard{}, ended: make(chan struct{})}
 	p.Stdout, p.Stderr = p.stdout, p.stderr
 	p.Env = append(os.Environ(), "GOCOVERDIR="+t.TempDir())

@@ -28,6 +28,8 @@ type environment struct {
 	open func(ctx context.Context, dir string, readable bool) (session, error)
 	// pack puts the directory dir into the store from which machines fetch their workdir.
 	pack func(ctx context.Context, dir string) (events.Archive, error)
+	// keep puts what write writes into the same store.
+	keep func(ctx context.Context, write func(io.Writer) error) (events.Archive, error)
 	// mint returns the id of a job to be submitted.
 	mint func() events.JobID
 
@@ -35,6 +37,8 @@ type environment struct {
 	timeout  time.Duration // for one answer
 	patience time.Duration // with a system that went away while it was followed
 
+	bus      string // of a system whose programs run by themselves
+	creds    string // file
 	state    string
 	stateSet bool // by the flag: hints repeat it
 	format   format
@@ -46,32 +50,61 @@ type environment struct {
 func newEnvironment(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) *environment {
 	e := &environment{
 		term: terminal.Open(stdin, stdout, stderr, getenv, time.Now), getenv: getenv, now: time.Now, version: buildVersion(),
-		open: openState, mint: newJobID,
+		mint: newJobID,
 		poll: 500 * time.Millisecond, timeout: 30 * time.Second, patience: 2 * time.Minute,
 		format: formatTable,
 	}
-	e.pack = e.packWorkdir
+	e.pack, e.keep, e.open = e.packWorkdir, e.keepArchive, e.openSystem
 	return e
 }
 
-func openState(ctx context.Context, dir string, readable bool) (session, error) {
-	s, err := dev.Open(ctx, dir, readable)
+// openSystem connects to a bus that was named, else to the system of a state
+// directory, as whoever the credentials say.
+func (e *environment) openSystem(ctx context.Context, dir string, readable bool) (session, error) {
+	creds := e.credentials()
+	var s *dev.Session
+	var err error
+	switch url := e.busURL(); {
+	case url != "" && creds == "":
+		return session{}, usagef("give the file that 'spotferry creds user' has made with --creds or $SPOTFERRY_CREDS", "the bus at %s does not know who asks", url)
+	case url != "":
+		s, err = dev.Dial(url, creds)
+	default:
+		s, err = dev.OpenAs(ctx, dir, creds, readable)
+	}
 	if err != nil {
 		return session{}, err
 	}
 	return session{s.Client, s.ReadOnly, s.Close}, nil
 }
 
+// credentials is the file that says who asks, "" for the state directory's own.
+func (e *environment) credentials() string { return either(e.creds, e.getenv("SPOTFERRY_CREDS")) }
+
+// busURL is where the bus of separate programs is, "" if the system is in a state directory.
+func (e *environment) busURL() string { return either(e.bus, e.getenv("SPOTFERRY_BUS_URL")) }
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
 // packWorkdir puts a working directory into the store of the state directory.
 func (e *environment) packWorkdir(ctx context.Context, dir string) (events.Archive, error) {
+	return e.keep(ctx, func(w io.Writer) error {
+		_, err := jobfile.Pack(ctx, dir, w)
+		return err
+	})
+}
+
+func (e *environment) keepArchive(ctx context.Context, write func(io.Writer) error) (events.Archive, error) {
 	state, err := e.stateDir()
 	if err != nil {
 		return events.Archive{}, err
 	}
-	return dev.StoreWorkdir(ctx, state, func(w io.Writer) error {
-		_, err := jobfile.Pack(ctx, dir, w)
-		return err
-	})
+	return dev.StoreWorkdir(ctx, state, write)
 }
 
 // execute carries out one command line and says what went wrong.
@@ -159,6 +192,8 @@ func (e *environment) confirm(ctx context.Context, what, question string) error 
 func (e *environment) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&e.state, "state", "", "state directory `DIR` (default $SPOTFERRY_STATE or ~/.local/state/spotferry)")
+	f.StringVar(&e.bus, "bus-url", "", "`URL` of the bus of separate programs (default $SPOTFERRY_BUS_URL, else the system of --state)")
+	f.StringVar(&e.creds, "creds", "", "credentials `FILE` to ask with (default $SPOTFERRY_CREDS, else those of --state)")
 	f.VarP(&e.format, "output", "o", "how to print: "+strings.Join(formats(), ", "))
 	f.BoolVar(&e.noInput, "no-input", false, "never ask; refuse what would need an answer")
 	f.BoolVarP(&e.yes, "yes", "y", false, "answer yes to what would be asked")

@@ -92,7 +92,7 @@ func problemExit(code string) exit {
 	switch code {
 	case "invalid":
 		return exitUsage
-	case "denied", "auth":
+	case "forbidden", "denied", "auth":
 		return exitAuth
 	case "unavailable":
 		return exitUnreachable

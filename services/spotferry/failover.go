@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -15,39 +17,98 @@ import (
 func failoverCommand(e *environment) *cobra.Command {
 	return group(&cobra.Command{
 		Use: "failover", Short: "Look at every move of a job from one machine to the next",
-		Example: "  spotferry failover ls\n  spotferry failover show llama-7b 3",
-	}, failoverListCommand(e), failoverShowCommand(e))
+		Long: `Every move is kept for ever: why it was made and on what evidence, how long each part took and
+by whose clock, what was lost, what else could have been bought, and the last words of the machine that was left.`,
+		Example: "  spotferry failover ls --since 12h\n  spotferry failover show llama-7b 3 --explain\n  spotferry failover show llama-7b 3 --bundle postmortem.tar.gz",
+	}, failoverListCommand(e), failoverShowCommand(e), failoverStatsCommand(e), failoverBundleCommand(e), failoverVerifyCommand(e))
 }
 
 func failoverListCommand(e *environment) *cobra.Command {
-	var job, cause, since string
+	var w wanted
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List moves, oldest first", Args: args(0, 0),
-		Example: "  spotferry failover ls\n  spotferry failover ls --job llama-7b --cause notice\n  spotferry failover ls --since 24h -o json",
+		Example: "  spotferry failover ls --since 12h\n  spotferry failover ls --job llama-7b --cause notice -o wide\n  spotferry failover ls --seller aws --sort boot --limit 10\n  spotferry failover ls --since 24h -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := e.moment(since)
+			q, err := w.query(e)
 			if err != nil {
 				return err
 			}
-			list, err := once[[]console.Failover](cmd.Context(), e, true, console.GetFailovers, console.Query{Job: job, Cause: cause, Since: from})
+			l, err := e.connect(cmd.Context(), true)
 			if err != nil {
 				return err
 			}
-			return e.show(failoversView(list))
+			defer l.Close()
+			list, err := failovers(cmd.Context(), l, q)
+			if err != nil {
+				return err
+			}
+			stats, err := ask[console.FailoverStats](cmd.Context(), l, console.GetFailoverStats, q)
+			if err != nil {
+				return err
+			}
+			return e.show(failoversView(list, stats))
 		},
 	}
+	w.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&job, "job", "", "only of this `JOB`")
-	f.StringVar(&cause, "cause", "", "only of this `CAUSE`: "+words(causes()))
-	f.StringVar(&since, "since", "", "only since this `TIME`: 24h, or 2030-01-31T18:00:00Z")
-	_ = cmd.RegisterFlagCompletionFunc("cause", cobra.FixedCompletions(causeNames(), cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&w.sort, "sort", "", "`ORDER`: began (the usual), or most first by took, lost, cost, or a phase such as boot")
+	f.IntVar(&w.limit, "limit", 0, "at most `N`: the newest, or the first of another order")
+	orders := append([]string{"began", "took", "lost", "cost"}, console.Phases()...)
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// wanted is what the flags narrow failovers to.
+type wanted struct {
+	job, cause, seller, since, until, sort string
+	limit                                  int
+}
+
+func (w *wanted) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.job, "job", "", "only of this `JOB`")
+	f.StringVar(&w.seller, "seller", "", "only those that left or went to this `SELLER`")
+	f.StringVar(&w.cause, "cause", "", "only of this `CAUSE`, as far as it is known now: "+words(causes()))
+	f.StringVar(&w.since, "since", "", "only since this `TIME`: 24h, or 2030-01-31T18:00:00Z")
+	f.StringVar(&w.until, "until", "", "only until this `TIME`")
+	_ = cmd.RegisterFlagCompletionFunc("cause", cobra.FixedCompletions(causeNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (w *wanted) query(e *environment) (q console.FailoverQuery, err error) {
+	q = console.FailoverQuery{Job: w.job, Seller: w.seller, Cause: w.cause, Sort: w.sort, Limit: w.limit}
+	if w.limit < 0 {
+		return q, usagef("give how many at most", "--limit %d is less than nothing", w.limit)
+	}
+	if w.cause != "" && !slices.Contains(causeNames(), w.cause) {
+		return q, usagef("give one of "+words(causes()), "no failover has the cause %.40q", w.cause)
+	}
+	if q.Since, err = e.moment(w.since); err != nil {
+		return q, err
+	}
+	q.Until, err = e.moment(w.until)
+	return q, err
+}
+
+// failovers reads all that q asks for, part by part.
+func failovers(ctx context.Context, l *link, q console.FailoverQuery) ([]console.Failover, error) {
+	out := []console.Failover{}
+	for {
+		part, err := ask[console.FailoverList](ctx, l, console.GetFailoverList, q)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, part.Items...)
+		if !part.More || part.Next <= q.Offset {
+			return out, nil
+		}
+		q.Offset = part.Next
+	}
 }
 
 func causes() []events.Cause {
 	return []events.Cause{
-		events.CauseNotice, events.CauseReclaim, events.CauseOutbid, events.CauseHostFault, events.CauseSilent,
-		events.CauseTrainer, events.CauseOperator, events.CauseReturn, events.CauseCheaper, events.CauseUnknown,
+		events.CauseNotice, events.CauseReclaim, events.CauseOutbid, events.CauseHostFault, events.CauseGPUFault, events.CauseSilent,
+		events.CauseTrainer, events.CauseStalled, events.CauseOperator, events.CauseReturn, events.CauseCheaper, events.CauseUnknown,
 	}
 }
 
@@ -74,7 +135,7 @@ func (e *environment) moment(s string) (time.Time, error) {
 	return t, nil
 }
 
-func failoversView(list []console.Failover) view {
+func failoversView(list []console.Failover, stats console.FailoverStats) view {
 	v := view{doc: list, list: true, page: func(p *page) {
 		if len(list) == 0 {
 			p.line("No failovers.")
@@ -82,6 +143,10 @@ func failoversView(list []console.Failover) view {
 		}
 		p.table(failoversTable(p, list, true))
 		p.line("%s", failoversTotal(list))
+		if p.wide {
+			p.head("By seller that was left")
+			p.table(statsTable(p, stats))
+		}
 	}}
 	for _, f := range list {
 		v.names = append(v.names, fmt.Sprintf("%s/%d", f.Job, f.Record.N))
@@ -95,24 +160,41 @@ func failoversTable(p *page, list []console.Failover, withJob bool) terminal.Tab
 		names = append([]string{"JOB"}, names...)
 	}
 	if p.wide {
-		names = append(names, ">RESUMED AT", ">LOST TIME", "FROM POOL", "TO POOL")
+		names = append(names, ">RESUMED AT", ">LOST TIME", "RECORDED AS", "DRILL", "FROM POOL", "TO POOL")
 	}
 	t := terminal.Table{Columns: terminal.Columns(names...)}
 	for _, f := range list {
 		r := f.Record
 		row := []string{
-			fmt.Sprint(r.N), p.stamp(r.Began), string(r.Cause), place(r.From.Pool), place(r.To.Pool), notice(r), used(r),
+			fmt.Sprint(r.N), p.stamp(r.Began), string(cmp.Or(f.Cause, r.Cause)), place(r.From.Pool), place(r.To.Pool), notice(r), used(r),
 			short(r.Ended.Sub(r.Began)), fmt.Sprint(r.LostSteps), r.LostCost.Dollars(),
 		}
 		if withJob {
 			row = append([]string{f.Name}, row...)
 		}
 		if p.wide {
-			row = append(row, fmt.Sprint(resumedStep(r)), ms(r.LostMS), r.From.Pool.String(), r.To.Pool.String())
+			row = append(row, fmt.Sprint(resumedStep(r)), ms(r.LostMS), recordedAs(f), drill(r), r.From.Pool.String(), r.To.Pool.String())
 		}
 		t.Row(row...)
 	}
+	t.Drop("RECORDED AS")
+	t.Drop("DRILL")
 	return t
+}
+
+// recordedAs is the cause that was believed when the record was written, if another is known now.
+func recordedAs(f console.Failover) string {
+	if f.Cause == "" || f.Cause == f.Record.Cause {
+		return ""
+	}
+	return string(f.Record.Cause)
+}
+
+func drill(r events.Failover) string {
+	if r.Drill {
+		return "drill"
+	}
+	return ""
 }
 
 func notice(r events.Failover) string {
@@ -141,14 +223,22 @@ func failoversTotal(list []console.Failover) string {
 	var took []time.Duration
 	var lostSteps int64
 	var lost events.MicroUSD
+	drills := 0
 	for _, f := range list {
-		took = append(took, f.Record.Ended.Sub(f.Record.Began))
+		took = append(took, f.Took())
 		lostSteps += f.Record.LostSteps
 		lost += f.Record.LostCost
+		if f.Record.Drill {
+			drills++
+		}
 	}
 	slices.Sort(took)
-	return fmt.Sprintf("%s, %d steps lost (%s); half within %s, 95%% within %s",
-		count(len(list), "failover"), lostSteps, lost.Dollars(), short(quantile(took, 50)), short(quantile(took, 95)))
+	rehearsed := ""
+	if drills > 0 {
+		rehearsed = fmt.Sprintf(" (%s)", count(drills, "drill"))
+	}
+	return fmt.Sprintf("%s%s, %d steps lost (%s); half within %s, 95%% within %s",
+		count(len(list), "failover"), rehearsed, lostSteps, lost.Dollars(), short(quantile(took, 50)), short(quantile(took, 95)))
 }
 
 // quantile is the smallest of the sorted values that pct percent of them do not exceed.

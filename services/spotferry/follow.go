@@ -82,7 +82,8 @@ func (f *jobWatch) steadily(ctx context.Context) error {
 		if err := pause(ctx, f.env.poll); err != nil {
 			return err
 		}
-		_ = f.link.reopen(ctx) // if not, the next look says so
+		f.link.readable = false // to open its state would keep it from coming back
+		_ = f.link.reopen(ctx)  // if not, the next look says so
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 func instanceCommand(e *environment) *cobra.Command {
 	return group(&cobra.Command{
 		Use: "instance", Short: "Which machines are ours, by us and by their sellers",
-		Example: "  spotferry instance ls",
-	}, instanceListCommand(e))
+		Example: "  spotferry instance ls\n  spotferry instance reap --dry-run",
+	}, instanceListCommand(e), instanceReapCommand(e))
 }
 
 func instanceListCommand(e *environment) *cobra.Command {

@@ -13,10 +13,11 @@ import (
 
 func jobCommand(e *environment) *cobra.Command {
 	return group(&cobra.Command{
-		Use: "job", Short: "Look at jobs, follow them, stop them",
+		Use: "job", Short: "Look at jobs, follow them, pause, move and stop them",
 		Long:    "A JOB is its id, the first characters of one (four or more), or the name of exactly one job.",
 		Example: "  spotferry job ls\n  spotferry job show llama-7b\n  spotferry job logs -f llama-7b",
-	}, jobListCommand(e), jobShowCommand(e), jobLogsCommand(e), jobEventsCommand(e), jobCancelCommand(e))
+	}, jobListCommand(e), jobShowCommand(e), jobLogsCommand(e), jobEventsCommand(e), jobPauseCommand(e), jobResumeCommand(e),
+		jobMigrateCommand(e), jobDrillCommand(e), jobCancelCommand(e))
 }
 
 func jobListCommand(e *environment) *cobra.Command {
@@ -82,18 +83,12 @@ func age(j console.Job, now time.Time) string {
 }
 
 func jobCancelCommand(e *environment) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
+	return act(&cobra.Command{
 		Use: "cancel JOB", Short: "Save a job and stop it for good", Args: args(1, 1),
-		Long:    "Cancel lets the trainer save, stops it, and gives its machine back. A cancelled job cannot be taken up again.",
-		Example: "  spotferry job cancel llama-7b --reason 'wrong data'\n  spotferry job cancel 01jx3k -y",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return e.cancel(cmd.Context(), args[0], reason)
-		},
+		Long:              "Cancel lets the trainer save, stops it, and gives its machine back. A cancelled job cannot be taken up again.",
+		Example:           "  spotferry job cancel llama-7b --reason 'wrong data'\n  spotferry job cancel 01jx3k -y --reason 'found a bug'",
 		ValidArgsFunction: e.completeJobs,
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the job's record")
-	return cmd
+	}, func(ctx context.Context, args []string, reason string) error { return e.cancel(ctx, args[0], reason) })
 }
 
 func (e *environment) cancel(ctx context.Context, job, reason string) error {

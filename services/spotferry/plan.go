@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/services/internal/console"
@@ -19,14 +19,27 @@ import (
 
 // task is what the command line says about a job besides its file.
 type task struct {
-	env           []string
+	given
 	team, project string
 	labels        map[string]string
 }
 
+// given is what the command line says in place of the file.
+type given struct {
+	env, secrets     []string
+	budget, deadline string
+}
+
+func (g *given) flags(f *pflag.FlagSet) {
+	f.StringArrayVarP(&g.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME to pass this shell's on; may be repeated")
+	f.StringArrayVar(&g.secrets, "secret", nil, "variable that nobody sees: `NAME` to pass this shell's on, or NAME=VALUE; may be repeated")
+	f.StringVar(&g.budget, "budget", "", "the most it may ever cost, `AMOUNT` in US dollars, whatever the file says")
+	f.StringVar(&g.deadline, "deadline", "", "when it must be done, `TIME` or +36h, whatever the file says")
+}
+
 func (t *task) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVarP(&t.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME to pass this shell's on; may be repeated")
+	t.given.flags(f)
 	f.StringVar(&t.team, "team", "", "`TEAM` that pays")
 	f.StringVar(&t.project, "project", "", "`PROJECT` that it is for")
 	f.StringToStringVar(&t.labels, "label", nil, "`KEY=VALUE` for the bill; may be repeated")
@@ -62,8 +75,11 @@ func planCommand(e *environment) *cobra.Command {
 
 // prepared is a job file that was understood, ready to be submitted.
 type prepared struct {
-	request console.SubmitRequest
-	workdir string
+	request    console.SubmitRequest
+	workdir    string
+	repository *jobfile.Repository
+	mounts     []jobfile.Mount
+	secrets    map[string]events.Secret
 }
 
 func (p prepared) name() string { return p.request.Spec.Name }
@@ -75,11 +91,10 @@ func (e *environment) prepare(ctx context.Context, file string, t task) (*link, 
 	if err != nil {
 		return nil, prepared{}, usagef("give the path of a job file", "reading the job file: %v", err)
 	}
-	given, err := e.variables(t.env)
+	opt, err := e.options(file, t.given)
 	if err != nil {
 		return nil, prepared{}, err
 	}
-	opt := jobfile.Options{Env: given, Dir: filepath.Dir(file), Home: e.getenv("HOME"), Stat: os.Stat}
 	l, err := e.connect(ctx, false)
 	if err != nil {
 		return nil, prepared{}, e.worse(file, src, opt, err)
@@ -96,38 +111,50 @@ func (e *environment) prepare(ctx context.Context, file string, t task) (*link, 
 		return nil, prepared{}, err
 	}
 	e.warn(job.Warnings)
-	return l, prepared{workdir: job.Workdir, request: console.SubmitRequest{
+	return l, prepared{workdir: job.Workdir, repository: job.Repository, mounts: job.Mounts, secrets: job.Secrets, request: console.SubmitRequest{
 		ID: e.mint(), Attribution: t.attribution(job), Spec: job.Spec,
 	}}, nil
 }
 
 // worse is what is wrong with a job file, or else why the system is away. Only
-// the system knows the market's time, so deadlines are not judged here.
+// the system knows the market's time, so no date is judged here.
 func (e *environment) worse(file string, src []byte, opt jobfile.Options, unreachable error) error {
-	now := e.now()
-	opt.Now = events.Moment{Control: now, Market: now}
 	var found *jobfile.Error
-	if _, err := jobfile.Read(file, src, opt); !errors.As(err, &found) {
-		return unreachable
+	if _, err := jobfile.Read(file, src, opt); errors.As(err, &found) {
+		return found
 	}
-	found.Problems = slices.DeleteFunc(found.Problems, func(p jobfile.Problem) bool { return p.Field == "policy.deadline" })
-	if len(found.Problems) == 0 {
-		return unreachable
-	}
-	return found
+	return unreachable
 }
 
-// variables reads --env NAME=VALUE and --env NAME.
-func (e *environment) variables(list []string) (map[string]string, error) {
+// options is what a job file is read with, but for the time.
+func (e *environment) options(file string, g given) (jobfile.Options, error) {
+	opt := jobfile.Options{Budget: g.budget, Deadline: g.deadline, Dir: filepath.Dir(file), Home: e.getenv("HOME"), Stat: os.Stat}
+	var err error
+	if opt.Env, err = e.variables("--env", g.env); err != nil {
+		return opt, err
+	}
+	hidden, err := e.variables("--secret", g.secrets)
+	if err != nil {
+		return opt, err
+	}
+	opt.Secrets = map[string]events.Secret{}
+	for name, value := range hidden {
+		opt.Secrets[name] = events.NewSecret(value)
+	}
+	return opt, nil
+}
+
+// variables reads NAME=VALUE, and NAME for a variable of this shell. It quotes no value.
+func (e *environment) variables(flag string, list []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, s := range list {
 		name, value, given := strings.Cut(s, "=")
 		if name == "" {
-			return nil, usagef("write --env NAME=VALUE", "--env %.40q has no name", s)
+			return nil, usagef("write "+flag+" NAME=VALUE", "%s has no name", flag)
 		}
 		if !given {
 			if value = e.getenv(name); value == "" {
-				return nil, usagef("write --env "+name+"=VALUE, or set it first", "--env %.80s: this shell has no such variable", name)
+				return nil, usagef("write "+flag+" "+name+"=VALUE, or set it first", "%s %.80s: this shell has no such variable", flag, name)
 			}
 		}
 		out[name] = value

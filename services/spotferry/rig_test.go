@@ -58,7 +58,7 @@ func newRig(t *testing.T, a answers) *rig {
 	}
 	t.Cleanup(func() { nc.Close(); s.Shutdown(); s.WaitForShutdown() })
 	r := &rig{t: t, nc: nc, env: func(k string) string { return map[string]string{"HOME": "/home/alice"}[k] }, sent: map[console.Verb][]byte{}}
-	_, err = nc.Subscribe("sf.api.*.*", func(m *nats.Msg) {
+	_, err = nc.Subscribe("sf.api.*.*.*", func(m *nats.Msg) {
 		verb := console.Verb(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
 		r.mu.Lock()
 		r.asked, r.sent[verb] = append(r.asked, verb), m.Data
@@ -94,7 +94,7 @@ func (r *rig) open(context.Context, string, bool) (session, error) {
 	if r.away {
 		return session{}, errors.New("/home/alice/.local/state/spotferry: no system runs on this state; start 'spotferry dev'")
 	}
-	return session{client: console.NewClient(r.nc, "alice"), close: func() {}}, nil
+	return session{client: console.NewClient(r.nc, console.Admin, "alice"), close: func() {}}, nil
 }
 
 func (r *rig) setAway(away bool) {

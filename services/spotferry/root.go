@@ -39,11 +39,11 @@ Start the system on this machine with 'spotferry dev', then run a job file.`,
 	root.SetHelpCommandGroupID(groupSystem)
 	root.SetCompletionCommandGroupID(groupSystem)
 
-	root.AddCommand(in(groupJobs, runCommand(e), planCommand(e), jobCommand(e), failoverCommand(e), checkpointCommand(e), eventsCommand(e))...)
-	root.AddCommand(in(groupMoney, offersCommand(e), instanceCommand(e), billCommand(e))...)
+	root.AddCommand(in(groupJobs, runCommand(e), planCommand(e), jobCommand(e), failoverCommand(e), checkpointCommand(e), specCommand(e), eventsCommand(e))...)
+	root.AddCommand(in(groupMoney, offersCommand(e), sellerCommand(e), poolCommand(e), instanceCommand(e), freezeCommand(e), unfreezeCommand(e), billCommand(e), budgetCommand(e))...)
 	root.AddCommand(in(groupSystem, devCommands(e)...)...)
-	root.AddCommand(in(groupSystem, doctorCommand(e), versionCommand(e))...)
-	root.AddCommand(exitCodesTopic(), trainerCommand(e))
+	root.AddCommand(in(groupSystem, credsCommand(e), doctorCommand(e), versionCommand(e))...)
+	root.AddCommand(exitCodesTopic(), trainerCommand(e), serviceCommand(e))
 	return root
 }
 

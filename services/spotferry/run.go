@@ -32,7 +32,8 @@ Ctrl-C stops watching; the job goes on. Run exits with how the job ended:
 'spotferry help exit-codes'.`,
 		Example: `  spotferry run train.yaml
   spotferry run train.yaml -y --env LR=3e-4 --project llm
-  spotferry run train.yaml -y --accept-risk --detach -o name`,
+  spotferry run train.yaml -y --accept-risk --detach -o name
+  HF_TOKEN=... spotferry run sky-task.yaml --budget 120 --secret HF_TOKEN   # a file of SkyPilot's, as it is`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.run(cmd.Context(), args[0], o)
 		},
@@ -52,15 +53,11 @@ func (e *environment) run(ctx context.Context, file string, o runOptions) error 
 	if err := e.agree(ctx, l, job, o.acceptRisk); err != nil {
 		return err
 	}
-	if job.workdir != "" {
-		archive, err := e.pack(ctx, job.workdir)
-		if err != nil && ctx.Err() == nil {
-			return usagef("nothing was submitted", "packing the workdir: %v", err)
-		}
-		if err != nil {
-			return err
-		}
-		job.request.Spec.Workdir = &archive
+	if err := e.bring(ctx, &job); err != nil {
+		return err
+	}
+	if err := e.seal(ctx, l, &job); err != nil {
+		return err
 	}
 	j, err := e.submit(ctx, l, job.request)
 	if err != nil {
@@ -91,6 +88,7 @@ func (e *environment) agree(ctx context.Context, l *link, job prepared, acceptRi
 	if err := possible(plan, job); err != nil {
 		return err
 	}
+	_ = e.noteFreeze(ctx, l) // a job can be submitted all the same; it waits
 	question := fmt.Sprintf("Run %s for about %s, %s at most?", terminal.Safe(job.name()), plan.Expected.Dollars(), plan.Budget.Dollars())
 	if !plan.Certain {
 		if e.yes && !acceptRisk {

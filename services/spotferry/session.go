@@ -29,7 +29,7 @@ type link struct {
 // makes do with a state on which nothing runs.
 func (e *environment) connect(ctx context.Context, readable bool) (*link, error) {
 	dir, err := e.stateDir()
-	if err != nil {
+	if err != nil && e.busURL() == "" {
 		return nil, err
 	}
 	l := &link{env: e, dir: dir, readable: readable}
@@ -50,6 +50,9 @@ func (l *link) reopen(ctx context.Context) error {
 		return ctx.Err()
 	case errors.Is(err, fs.ErrPermission):
 		return &failure{exit: exitAuth, What: err.Error(), Remedy: "use the account that started the system"}
+	}
+	if f := failureOf(ctx, err); f.exit == exitAuth {
+		return f
 	}
 	return &failure{exit: exitUnreachable, What: err.Error()}
 }

@@ -31,11 +31,11 @@ func noteworthy(kind string) (mark func(terminal.Style, string) string, ok bool)
 	switch kind {
 	case "job.leased", "job.placed", "job.move-requested", "job.released":
 		return terminal.Style.Dim, true
-	case "job.waiting", "job.noticed", "job.exited", "job.stopping":
+	case "job.waiting", "job.noticed", "job.exited", "job.stopping", "job.pausing", "job.paused", "job.drilled", "job.troubled":
 		return terminal.Style.Warn, true
 	case "job.lost", "job.checkpoint-rejected":
 		return terminal.Style.Bad, true
-	case "job.notice-withdrawn", "job.heard", "job.failed-over":
+	case "job.notice-withdrawn", "job.heard", "job.resumed", "job.failed-over":
 		return terminal.Style.Good, true
 	}
 	return nil, false

@@ -37,18 +37,24 @@ func fact[F any](e entry, name string) (f F, ok bool) {
 // timeline reads the events after a position that are there now, of one job or
 // of all. each may keep them or not.
 func timeline(ctx context.Context, l *link, job string, after uint64, each func(entry)) (next uint64, err error) {
+	return timelineOf(ctx, l, console.Query{Job: job, After: after}, each)
+}
+
+// timelineOf reads the events that q asks for, from q.After on, and returns the
+// position to go on from: on an error that of the last event given to each.
+func timelineOf(ctx context.Context, l *link, q console.Query, each func(entry)) (next uint64, err error) {
 	for {
-		p, err := ask[entryPage](ctx, l, console.GetEvents, console.Query{Job: job, After: after})
+		p, err := ask[entryPage](ctx, l, console.GetEvents, q)
 		if err != nil {
-			return after, err
+			return q.After, err
 		}
 		for _, e := range p.Entries {
 			each(e)
 		}
-		if !p.More || p.Next <= after {
-			return max(after, p.Next), nil
+		if !p.More || p.Next <= q.After {
+			return max(q.After, p.Next), nil
 		}
-		after = p.Next
+		q.After = p.Next
 	}
 }
 

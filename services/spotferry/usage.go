@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/spotferry/spotferry/services/internal/jobfile"
 )
 
 func usagef(remedy, format string, args ...any) error {
@@ -55,12 +57,7 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // nearest is the name that word was most likely meant to be, or "".
 func nearest(word string, names []string) string {
-	best, distance := "", 1+min(2, len(word)/2)
-	for _, n := range names {
-		if d := edits(word, n); d < distance {
-			best, distance = n, d
-		}
-	}
+	best := jobfile.Nearest(word, names)
 	if best != "" || len(word) < 2 {
 		return best
 	}
@@ -70,32 +67,4 @@ func nearest(word string, names []string) string {
 		}
 	}
 	return ""
-}
-
-// edits counts the insertions, deletions, changes and swaps of neighbours that
-// turn a into b. Words longer than any of ours are far from all.
-func edits(a, b string) int {
-	const longest = 40
-	if len(a) > longest || len(b) > longest {
-		return longest
-	}
-	var rows [3][longest + 1]int
-	for j := range len(b) + 1 {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row, prev, before := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := prev[j-1]
-			if a[i-1] != b[j-1] {
-				change++
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)%3][len(b)]
 }

@@ -68,9 +68,10 @@ func (c Config) withDefaults() Config {
 }
 
 // inherited are the variables of the control plane's environment that a machine
-// gets: what makes programs run, and nothing that could be a key of ours.
+// gets: what makes programs run, where a drill puts faults of the machine, and
+// nothing that could be a key of ours.
 var (
-	inherited         = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "GOCOVERDIR"}
+	inherited         = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "GOCOVERDIR", "SPOTFERRY_KERNEL_LOG", "SPOTFERRY_NVIDIA_SMI"}
 	inheritedPrefixes = []string{"LC_", "CUDA", "NVIDIA_"}
 )
 

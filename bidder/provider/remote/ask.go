@@ -58,6 +58,7 @@ func (c *Client) send(ctx context.Context, op string, request any) (*nats.Subscr
 	if end, ok := ctx.Deadline(); ok {
 		m.Header.Set(headerTimeout, strconv.FormatInt(max(time.Until(end).Milliseconds(), 1), 10))
 	}
+	carry(ctx, m.Header)
 	if err := c.nc.PublishMsg(m); err != nil {
 		_ = sub.Unsubscribe()
 		return nil, unsent(op, err)

@@ -47,7 +47,9 @@ func (s *server) serve(life context.Context, e endpoint, r micro.Request) {
 	ctx, cancel := context.WithTimeout(life, s.timeout(e.op, r))
 	defer cancel()
 	result := "ok"
+	ctx, end := s.span(ctx, e.op, r.Headers())
 	pages, err := s.guarded(ctx, e, r.Data())
+	end(err)
 	if err != nil {
 		result = provider.KindOf(err).String()
 		if errors.Is(err, errMalformed) {

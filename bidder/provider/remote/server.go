@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/zap"
 	"golang.org/x/sync/singleflight"
 
@@ -29,7 +31,8 @@ type ServerConfig struct {
 	Relisten   time.Duration // before listening for notices again after it failed; 5 s
 	Log        *zap.Logger   // nil: silent
 	Registerer prometheus.Registerer
-	Ready      func() // called once requests are heard
+	Ready      func()       // called once requests are heard
+	Tracer     trace.Tracer // of calls that carry a trace; nil: none is told
 }
 
 func (c ServerConfig) withDefaults() (ServerConfig, error) {
@@ -42,6 +45,9 @@ func (c ServerConfig) withDefaults() (ServerConfig, error) {
 	set(&c.Parallel, 128)
 	set(&c.Relisten, 5*time.Second)
 	set(&c.Log, zap.NewNop())
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider().Tracer("")
+	}
 	if c.Ready == nil {
 		c.Ready = func() {}
 	}

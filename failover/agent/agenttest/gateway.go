@@ -43,6 +43,7 @@ type Record struct {
 	CommitAt []time.Duration
 	Rejects  []events.RejectRequest
 	Dones    []events.DoneRequest
+	Troubles []events.TroubleRequest
 	Lines    []events.LogLine
 	Batches  []events.LogBatch
 	Adopted  []int
@@ -96,6 +97,7 @@ func (g *Gateway) Record() Record {
 	r.Beats, r.Notices, r.Commits = slices.Clone(r.Beats), slices.Clone(r.Notices), slices.Clone(r.Commits)
 	r.Rejects, r.Dones, r.Lines = slices.Clone(r.Rejects), slices.Clone(r.Dones), slices.Clone(r.Lines)
 	r.CommitAt, r.BeatAt = slices.Clone(r.CommitAt), slices.Clone(r.BeatAt)
+	r.Troubles = slices.Clone(r.Troubles)
 	r.Batches, r.Adopted = slices.Clone(r.Batches), slices.Clone(r.Adopted)
 	return r
 }
@@ -170,6 +172,11 @@ func (g *Gateway) Reject(ctx context.Context, r events.RejectRequest) error {
 // Done implements agent.Control.
 func (g *Gateway) Done(ctx context.Context, r events.DoneRequest) error {
 	return g.take(ctx, events.VerbDone, func() { g.record.Dones = append(g.record.Dones, r) })
+}
+
+// Trouble implements agent.Control.
+func (g *Gateway) Trouble(ctx context.Context, r events.TroubleRequest) error {
+	return g.take(ctx, events.VerbTrouble, func() { g.record.Troubles = append(g.record.Troubles, r) })
 }
 
 // Log implements agent.Control.

@@ -3,6 +3,7 @@ package agenttest
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 )
 
 // Machine is agent.Processes whose programs are functions, by the base name of
-// the script they stand for ("setup.sh", "run.sh").
+// the script they stand for ("setup.sh", "run.sh"), or of the program itself.
 type Machine struct {
 	Programs map[string]func(*Running) agent.Exit
 
@@ -25,6 +26,7 @@ type Machine struct {
 // Running is one program, as itself and as agent.Process.
 type Running struct {
 	agent.Program
+	Name    string              // as in Machine.Programs
 	Ctx     context.Context     // ends when the program is killed
 	Signals chan syscall.Signal // those it catches
 
@@ -40,12 +42,18 @@ func (m *Machine) Start(p agent.Program) (agent.Process, error) {
 	name := filepath.Base(p.Argv[len(p.Argv)-1])
 	f := m.Programs[name]
 	if f == nil {
-		return nil, fmt.Errorf("no program %q", name)
+		name = filepath.Base(p.Argv[0])
+		f = m.Programs[name]
 	}
-	r := &Running{Program: p, Signals: make(chan syscall.Signal, 8), done: make(chan struct{})}
+	if f == nil {
+		return nil, fmt.Errorf("no program %q: %w", name, fs.ErrNotExist)
+	}
+	r := &Running{Program: p, Name: name, Signals: make(chan syscall.Signal, 8), done: make(chan struct{})}
 	r.Ctx, r.cancel = context.WithCancel(context.Background())
 	m.mu.Lock()
-	m.started = append(m.started, r)
+	if strings.HasSuffix(name, ".sh") {
+		m.started = append(m.started, r)
+	}
 	m.mu.Unlock()
 	go func() {
 		exit := f(r)
@@ -59,7 +67,7 @@ func (m *Machine) Start(p agent.Program) (agent.Process, error) {
 	return r, nil
 }
 
-// Started returns every program started so far.
+// Started returns every script of the job started so far.
 func (m *Machine) Started() []*Running {
 	m.mu.Lock()
 	defer m.mu.Unlock()

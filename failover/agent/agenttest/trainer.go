@@ -2,6 +2,7 @@ package agenttest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -27,6 +28,11 @@ type Trainer struct {
 	Keep      int           // 0: all
 	Deaf      bool          // it catches nothing
 	Silent    bool          // it writes no progress
+	Forgets   bool          // it begins anew whatever it is given to go on from
+	Loads     bool          // it tells step 0 before it has loaded anything
+	TellEvery int64         // steps; 0: each is told
+	HangAt    int64         // it makes no more steps after this one; 0: never
+	Chats     time.Duration // while it hangs, it writes a line this often; 0: never
 
 	mu  sync.Mutex
 	log []Step
@@ -63,7 +69,13 @@ func (t *Trainer) Run(r *Running) agent.Exit {
 		r.Catch(syscall.SIGUSR1, syscall.SIGTERM)
 	}
 	step := int64(0)
-	if from := r.Getenv("SPOTFERRY_RESUME_FROM"); from != "" {
+	if t.Loads {
+		replace(r.Getenv("SPOTFERRY_PROGRESS_FILE"), map[string]any{"step": 0})
+		if !t.wait(r, 10*time.Second) {
+			return agent.Exit{}
+		}
+	}
+	if from := r.Getenv("SPOTFERRY_RESUME_FROM"); from != "" && !t.Forgets {
 		n, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(from), "checkpoint-"), 10, 64)
 		if err != nil {
 			return agent.Exit{Code: 3}
@@ -88,8 +100,21 @@ func (t *Trainer) Run(r *Running) agent.Exit {
 		if stop {
 			return agent.Exit{Code: 143}
 		}
+		if step == t.HangAt {
+			t.hang(r)
+			return agent.Exit{}
+		}
 	}
 	return agent.Exit{}
+}
+
+// hang does nothing until it is killed, and may talk meanwhile.
+func (t *Trainer) hang(r *Running) {
+	for t.wait(r, cmp.Or(t.Chats, time.Hour)) {
+		if t.Chats > 0 {
+			fmt.Fprint(r.Stdout, "evaluating\r")
+		}
+	}
 }
 
 func (t *Trainer) wait(r *Running, d time.Duration) bool {
@@ -119,7 +144,8 @@ func (t *Trainer) made(r *Running, step int64) {
 	t.mu.Lock()
 	t.log = append(t.log, Step{r.Getenv("SPOTFERRY_JOB_ID"), epoch, step, time.Now()})
 	t.mu.Unlock()
-	if !t.Silent {
+	fmt.Fprintf(r.Stdout, "step %d\n", step)
+	if !t.Silent && (t.TellEvery == 0 || step%t.TellEvery == 0) {
 		replace(r.Getenv("SPOTFERRY_PROGRESS_FILE"), map[string]any{"step": step, "loss": 1 / float64(step), "digest": digest(step)})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotferry/spotferry/bidder"
 	"github.com/spotferry/spotferry/bidder/ledger"
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/events"
@@ -60,6 +61,10 @@ func (s *Server) events(q Query) (Page, error) {
 	}
 	size := 0
 	for _, e := range evs[from:] {
+		if !q.matches(e) {
+			page.Next = e.Position
+			continue
+		}
 		entry := entryOf(e)
 		b, err := json.Marshal(entry)
 		if err != nil {
@@ -75,41 +80,36 @@ func (s *Server) events(q Query) (Page, error) {
 	return page, nil
 }
 
+// subjectOf is the job or lease that an event is about, or the kind of an
+// aggregate of which there is one.
+func subjectOf(e events.Event) string {
+	if e.Aggregate.ID == "" {
+		return e.Aggregate.Kind
+	}
+	return e.Aggregate.ID
+}
+
+// matches says whether an event is of the types and the time asked for.
+func (q Query) matches(e events.Event) bool {
+	if e.Time.Before(q.Since) || !q.Until.IsZero() && e.Time.After(q.Until) {
+		return false
+	}
+	t, _ := events.TypeOf(e.Fact)
+	name := t.Family + "." + t.Event
+	return len(q.Types) == 0 || slices.ContainsFunc(q.Types, func(want string) bool {
+		return name == want || strings.HasPrefix(name, want+".")
+	})
+}
+
 // answerLimit keeps an answer well below the largest message that the bus takes.
 const answerLimit = 512 << 10
 
 func entryOf(e events.Event) Entry {
 	t, _ := events.TypeOf(e.Fact)
 	return Entry{
-		ID: e.ID, Time: e.Time, Subject: e.Aggregate.ID, Type: t.Family + "." + t.Event, Summary: Summary(e.Fact),
+		ID: e.ID, Time: e.Time, Subject: subjectOf(e), Type: t.Family + "." + t.Event, Summary: Summary(e.Fact),
 		Cause: e.Causation, Position: e.Position, Fact: e.Fact,
 	}
-}
-
-func (s *Server) failovers(q Query) ([]Failover, error) {
-	s.model.mu.Lock()
-	defer s.model.mu.Unlock()
-	ids := s.model.order
-	if q.Job != "" {
-		r, p := s.model.find(q.Job)
-		if p != nil {
-			return nil, p
-		}
-		ids = []events.JobID{r.job.ID}
-	}
-	out := []Failover{}
-	for _, id := range ids {
-		r := s.model.jobs[id]
-		for _, f := range r.failovers {
-			if (q.N > 0 && f.N != q.N) || (q.Cause != "" && string(f.Cause) != q.Cause) ||
-				(!q.Since.IsZero() && f.Began.Before(q.Since)) || (!q.Until.IsZero() && f.Began.After(q.Until)) {
-				continue
-			}
-			out = append(out, Failover{Job: id, Name: r.job.Spec.Name, Record: f})
-		}
-	}
-	slices.SortStableFunc(out, func(a, b Failover) int { return a.Record.Began.Compare(b.Record.Began) })
-	return out, nil
 }
 
 func (s *Server) bills(ctx context.Context, job string) (out []Bill, err error) {
@@ -207,7 +207,11 @@ func (s *Server) instances(ctx context.Context) ([]Instance, error) {
 			if _, ours := s.model.leases[events.LeaseID(have.Token)]; ours || have.State == provider.Gone {
 				continue
 			}
-			out = append(out, Instance{Lease: events.LeaseID(have.Token), Instance: have.ID, Pool: have.Pool, State: "unknown to us", Seller: string(have.State), Price: have.Price(), Orphan: true, Metered: metered[have.ID]})
+			i := Instance{Lease: events.LeaseID(have.Token), Instance: have.ID, Pool: have.Pool, State: "unknown to us", Seller: string(have.State), Price: have.Price(), Orphan: true, Metered: metered[have.ID]}
+			if s.cfg.Mark != "" && have.Labels[bidder.MarkLabel] != s.cfg.Mark {
+				i.State, i.Orphan = "another installation's", false
+			}
+			out = append(out, i)
 		}
 	}
 	slices.SortFunc(out, func(a, b Instance) int {

@@ -12,9 +12,6 @@ import (
 )
 
 func (s *Server) submit(ctx context.Context, user string, r SubmitRequest) (any, error) {
-	if s.cfg.ReadOnly {
-		return nil, readOnly
-	}
 	if err := checkID(r.ID); err != nil {
 		return nil, &Problem{Code: "invalid", Message: err.Error(), Remedy: "a lower-case ULID is one"}
 	}
@@ -22,6 +19,9 @@ func (s *Server) submit(ctx context.Context, user string, r SubmitRequest) (any,
 		return nil, &Problem{Code: "invalid", Message: "policy.budget is missing or not positive", Remedy: "every job needs a hard limit"}
 	}
 	r.Attribution.Org = s.cfg.Org
+	if err := s.keepSecrets(ctx, r); err != nil {
+		return nil, err
+	}
 	j, err := s.cfg.Book.Submit(ctx, r.ID, failover.Submit{Attribution: r.Attribution, Spec: r.Spec, By: user})
 	if err != nil {
 		return nil, err
@@ -55,14 +55,15 @@ var readOnly = &Problem{Code: "unavailable", Message: "no server runs on this st
 func NotServing() error { return readOnly }
 
 func (s *Server) cancel(ctx context.Context, user string, r CancelRequest) (any, error) {
-	if s.cfg.ReadOnly {
-		return nil, readOnly
+	reason, err := because(DoCancel, r.Reason)
+	if err != nil {
+		return nil, err
 	}
 	id, err := with(s, r.Job, func(r *jobRecord) (events.JobID, error) { return r.job.ID, nil })
 	if err != nil {
 		return nil, err
 	}
-	j, evs, err := s.cfg.Book.Apply(ctx, id, failover.Cancel{By: user, Reason: r.Reason})
+	j, evs, err := s.cfg.Book.Apply(ctx, id, failover.Cancel{By: user, Reason: reason})
 	if err != nil {
 		return nil, err
 	}

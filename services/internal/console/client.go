@@ -14,11 +14,12 @@ import (
 // Client asks a Server over the bus.
 type Client struct {
 	nc   *nats.Conn
+	role Role
 	user string
 }
 
-// NewClient asks as user, whose credential nc was opened with.
-func NewClient(nc *nats.Conn, user string) *Client { return &Client{nc, user} }
+// NewClient asks as user in a role, by the credential that nc was opened with.
+func NewClient(nc *nats.Conn, role Role, user string) *Client { return &Client{nc, role, user} }
 
 // ErrUnreachable says that nobody answers: the bus is away, or no console runs.
 var ErrUnreachable = errors.New("the system cannot be reached")
@@ -30,9 +31,9 @@ func Ask[T any](ctx context.Context, c *Client, v Verb, request any) (T, error) 
 	if err != nil {
 		return a.Value, err
 	}
-	m, err := c.nc.RequestWithContext(ctx, Subject(c.user, v), b)
+	m, err := c.nc.RequestWithContext(ctx, Subject(c.role, c.user, v), b)
 	switch {
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrTimeout):
+	case unreachable(err):
 		return a.Value, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	case err != nil:
 		return a.Value, err
@@ -46,10 +47,23 @@ func Ask[T any](ctx context.Context, c *Client, v Verb, request any) (T, error) 
 	return a.Value, nil
 }
 
+// unreachable says whether err is the bus's being away or nobody's listening there.
+func unreachable(err error) bool {
+	for _, e := range []error{
+		nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrTimeout, nats.ErrConnectionReconnecting,
+		nats.ErrConnectionDraining, nats.ErrReconnectBufExceeded, // nothing is buffered while the bus is away
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // Serve answers requests that arrive on nc, several at a time, until ctx ends, and
 // returns nil then, every answer given. It is called once.
 func (s *Server) Serve(ctx context.Context, nc *nats.Conn) error {
-	sub, err := nc.QueueSubscribeSync(apiRoot+"*.*", "console")
+	sub, err := nc.QueueSubscribeSync(apiRoot+"*.*.*", "console")
 	if err != nil {
 		return fmt.Errorf("serving the console: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/events/natsbus"
 )
 
 func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
@@ -41,7 +42,7 @@ func TestAskingOverTheBus(t *testing.T) {
 	nc := bus(t)
 	d := newDesk(t)
 	d.live()
-	client := NewClient(nc, "ann")
+	client := NewClient(nc, Admin, "ann")
 	if _, err := Ask[Clock](t.Context(), client, GetClock, nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("before anybody serves: %v", err)
 	}
@@ -66,6 +67,29 @@ func TestAskingOverTheBus(t *testing.T) {
 			t.Errorf("asked to stop: %v", err)
 		}
 	})
+}
+
+// TestABusThatIsAwayIsUnreachable with connections as natsbus makes them, which buffer nothing.
+func TestABusThatIsAwayIsUnreachable(t *testing.T) {
+	s, err := natsbus.Start(natsbus.EmbeddedConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := natsbus.Connect(natsbus.ConnConfig{Server: s, Name: "cli"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	client := NewClient(nc, Viewer, "ann")
+	for range 2 {
+		if _, err := Ask[Clock](t.Context(), client, GetClock, nil); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("connected %v: %v", nc.IsConnected(), err)
+		}
+		s.Shutdown()
+		for nc.IsConnected() {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 func TestAServerWhoseConnectionEndsSaysSo(t *testing.T) {

@@ -37,7 +37,7 @@ func TestAnswersAreWhatTheyWere(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got bytes.Buffer
-			if err := json.Indent(&got, d.server.Handle(t.Context(), Subject("ann", q.verb), b), "", "  "); err != nil {
+			if err := json.Indent(&got, d.server.Handle(t.Context(), Subject(Admin, "ann", q.verb), b), "", "  "); err != nil {
 				t.Fatal(err)
 			}
 			got.WriteByte('\n')
@@ -164,7 +164,7 @@ func TestAPageOfLargeEventsFitsIntoAMessage(t *testing.T) {
 			pages, entries := 0, 0
 			for q, more := (Query{}), true; more; pages++ {
 				b, _ := json.Marshal(q)
-				out := d.server.Handle(t.Context(), Subject("ann", GetEvents), b)
+				out := d.server.Handle(t.Context(), Subject(Admin, "ann", GetEvents), b)
 				if len(out) > 1<<20 {
 					t.Errorf("an answer of %d bytes", len(out))
 				}
@@ -330,7 +330,7 @@ func TestAJobOfTheSameIDInAnotherOrganisationIsNotMixedIn(t *testing.T) {
 
 func TestMalformedRequestsAreAnsweredInvalid(t *testing.T) {
 	served(t, nil, func(t *testing.T, d *desk) {
-		for _, subject := range []string{"", "sf.api", "sf.api.", "sf.api.ann", "sf.api.ann.jobs.more", "sf.api.ann.dance", "other.ann.jobs"} {
+		for _, subject := range []string{"", "sf.api", "sf.api.", "sf.api.ann", "sf.api.ann.jobs", "sf.api.admin.ann.jobs.more", "sf.api.admin.ann.dance", "other.admin.ann.jobs"} {
 			var a answer[json.RawMessage]
 			if err := json.Unmarshal(d.server.Handle(t.Context(), subject, nil), &a); err != nil || code(a.Problem) != "invalid" {
 				t.Errorf("%q: %v, %v", subject, a.Problem, err)
@@ -339,7 +339,7 @@ func TestMalformedRequestsAreAnsweredInvalid(t *testing.T) {
 		for _, v := range []Verb{GetJob, GetEvents, GetLogs, GetBill, DoSubmit, DoCancel, GetPlan} {
 			for _, body := range []string{"{", "[]", `"x"`, `{"job":7,"id":7}`, "\x00"} {
 				var a answer[json.RawMessage]
-				if err := json.Unmarshal(d.server.Handle(t.Context(), Subject("ann", v), []byte(body)), &a); err != nil || code(a.Problem) != "invalid" {
+				if err := json.Unmarshal(d.server.Handle(t.Context(), Subject(Admin, "ann", v), []byte(body)), &a); err != nil || code(a.Problem) != "invalid" {
 					t.Errorf("%s %q: %v, %v", v, body, a.Problem, err)
 				}
 			}
@@ -351,7 +351,7 @@ func TestMalformedRequestsAreAnsweredInvalid(t *testing.T) {
 func FuzzRequests(f *testing.F) {
 	for _, v := range []Verb{GetClock, GetJobs, GetJob, GetEvents, GetFailovers, GetCheckpoints, GetBill, GetOffers, GetInstances, GetLogs, GetPlan, GetHealth, DoSubmit, DoCancel} {
 		for _, body := range []string{"", "{}", `{"job":"tuned","after":18446744073709551615,"limit":-1,"n":-1}`, `{"job":"tuned","epoch":-1,"tail":-1}`, `{"id":"x","spec":{"policy":{"budget":"1"}}}`} {
-			f.Add(Subject("ann", v), []byte(body))
+			f.Add(Subject(Admin, "ann", v), []byte(body))
 		}
 	}
 	f.Fuzz(func(t *testing.T, subject string, body []byte) {
@@ -373,7 +373,7 @@ func TestARequestThatRunsOutOfTimeBeforeTheModelIsReadySaysSo(t *testing.T) {
 		ctx, cancel := contextFor(t, time.Second)
 		defer cancel()
 		var a answer[json.RawMessage]
-		if err := json.Unmarshal(d.server.Handle(ctx, Subject("ann", GetJobs), nil), &a); err != nil || code(a.Problem) != "unavailable" {
+		if err := json.Unmarshal(d.server.Handle(ctx, Subject(Admin, "ann", GetJobs), nil), &a); err != nil || code(a.Problem) != "unavailable" {
 			t.Errorf("%v, %v", a.Problem, err)
 		}
 	})
@@ -381,7 +381,7 @@ func TestARequestThatRunsOutOfTimeBeforeTheModelIsReadySaysSo(t *testing.T) {
 
 func TestEverySampleHasASummary(t *testing.T) {
 	for _, row := range events.Table {
-		if row.Family != "job" && row.Family != "lease" {
+		if row.Family != "job" && row.Family != "lease" && row.Family != "ops" {
 			continue
 		}
 		f := row.New()

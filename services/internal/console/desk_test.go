@@ -218,7 +218,7 @@ func ask[T any](d *desk, v Verb, body any) (T, *Problem) {
 		d.t.Fatal(err)
 	}
 	var a answer[T]
-	out := d.server.Handle(d.t.Context(), Subject("ann", v), b)
+	out := d.server.Handle(d.t.Context(), Subject(Admin, "ann", v), b)
 	if err := json.Unmarshal(out, &a); err != nil {
 		d.t.Fatalf("%s was answered %q: %v", v, out, err)
 	}

@@ -23,12 +23,15 @@ type model struct {
 	jobs   map[events.JobID]*jobRecord
 	order  []events.JobID // by submission
 	leases map[events.LeaseID]*leaseRecord
-	all    []events.Event // every job and lease event, oldest first
+	seen   uint64         // position of the newest event folded
+	passed chan struct{}  // closed and replaced when seen moves
+	all    []events.Event // every job, lease and ops event, oldest first
 }
 
 type jobRecord struct {
 	job       failover.Job
 	failovers []events.Failover
+	moves     moves // the same, with what was learned since
 	commits   map[string]Checkpoint
 	names     []string // of commits, oldest first
 	rejected  map[string]string
@@ -49,7 +52,7 @@ type leaseRecord struct {
 }
 
 func newModel() *model {
-	return &model{jobs: map[events.JobID]*jobRecord{}, leases: map[events.LeaseID]*leaseRecord{}}
+	return &model{jobs: map[events.JobID]*jobRecord{}, passed: make(chan struct{}), leases: map[events.LeaseID]*leaseRecord{}}
 }
 
 func (m *model) record(id events.JobID) *jobRecord {
@@ -65,12 +68,17 @@ func (m *model) record(id events.JobID) *jobRecord {
 func (m *model) fold(_ context.Context, e events.Event) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.pass(e.Position)
 	if n := len(m.all); n > 0 && e.Position <= m.all[n-1].Position {
 		return nil // delivered twice
 	}
-	if e.Aggregate.Kind == "lease" {
+	switch e.Aggregate.Kind {
+	case "lease":
 		m.all = append(m.all, e)
 		m.foldLease(e)
+		return nil
+	case "ops":
+		m.all = append(m.all, e)
 		return nil
 	}
 	id := events.JobID(e.Aggregate.ID)
@@ -81,6 +89,7 @@ func (m *model) fold(_ context.Context, e events.Event) error {
 	}
 	m.all = append(m.all, e)
 	r.events = append(r.events, e)
+	r.moves.fold(e)
 	switch f := e.Fact.(type) {
 	case events.JobSubmitted:
 		m.order = append(m.order, id)
@@ -120,6 +129,10 @@ func (m *model) foldLease(e events.Event) {
 		l.in = f
 	case events.LeaseLaunched:
 		l.inst, l.price = f.Instance, f.Price
+	case events.LeaseTerminating:
+		if f.Instance != "" { // no launch named it
+			l.inst = f.Instance
+		}
 	case events.LeaseEnded:
 		if f.EndedBy == "seller" {
 			r.taken[id] = true

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotferry/spotferry/bidder/ledger"
+	"github.com/spotferry/spotferry/bidder/ops"
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/failover"
@@ -26,11 +27,16 @@ type Config struct {
 	Offers  func() []Offer
 	Sellers map[string]provider.Provider
 	Logs    LogReader
+	Mark    string  // of this installation, on its machines; "": none is ever reaped
+	Secrets secrets // nil: no job with secrets is taken
 	Plan    func(ctx context.Context, r SubmitRequest) (Plan, error)
 	Health  func(ctx context.Context) []Check
 	Now     func() events.Moment
 	Version string
 	Logger  *zap.Logger
+	// Newest is the position of the newest event in the log. A read waits until the model has come
+	// that far, so that what one replica has just written every replica shows. nil: it does not wait.
+	Newest func(ctx context.Context) (uint64, error)
 	// ReadOnly refuses everything that changes anything: no services run behind it.
 	ReadOnly bool
 }
@@ -45,6 +51,7 @@ type LogReader interface {
 // Server answers requests from a read model that it keeps current.
 type Server struct {
 	cfg   Config
+	ops   *ops.Book
 	model *model
 	ready chan struct{} // closed when the model has caught up
 	heard chan struct{} // closed when requests are heard
@@ -52,7 +59,8 @@ type Server struct {
 
 // New returns a Server; Run starts it.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, model: newModel(), ready: make(chan struct{}), heard: make(chan struct{})}
+	book := ops.NewBook(cfg.Log, "/spotferry/console", func() time.Time { return cfg.Now().Control })
+	return &Server{cfg: cfg, ops: book, model: newModel(), ready: make(chan struct{}), heard: make(chan struct{})}
 }
 
 // Run keeps the read model current until ctx ends, and returns nil then. It is called once.
@@ -60,7 +68,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return s.cfg.Log.Consume(gctx, events.Subscription{
-			Filters:  []string{events.FilterJobs, events.FilterLeases},
+			Filters:  []string{events.FilterJobs, events.FilterLeases, events.FilterOps},
 			CaughtUp: func() { close(s.ready) },
 		}, s.model.fold)
 	})
@@ -97,9 +105,12 @@ func (s *Server) Handle(ctx context.Context, subject string, body []byte) []byte
 
 func (s *Server) problemOf(err error) *Problem {
 	var p *Problem
+	refused, isRefused := failover.IsRefused(err)
 	switch {
 	case errors.As(err, &p):
 		return p
+	case isRefused:
+		return &Problem{Code: "conflict", Message: refused.What, Remedy: refused.Remedy}
 	case errors.Is(err, failover.ErrNoJob):
 		return &Problem{Code: "not-found", Message: err.Error(), Remedy: "'spotferry job ls' lists them"}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -110,31 +121,31 @@ func (s *Server) problemOf(err error) *Problem {
 }
 
 func (s *Server) route(ctx context.Context, subject string, body []byte) (any, error) {
-	user, verb, err := parseSubject(subject)
+	who, verb, err := parseSubject(subject)
 	if err != nil {
-		return nil, &Problem{Code: "invalid", Message: err.Error()}
+		return nil, &Problem{Code: "invalid", Message: err.Error(), Remedy: "the command line and the system may be of different versions"}
+	}
+	if err := s.permit(who, verb); err != nil {
+		return nil, err
 	}
 	select {
 	case <-s.ready:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	s.current(ctx)
+	if verbs()[verb].changes {
+		return s.do(ctx, who, verb, body)
+	}
 	switch verb {
-	case DoSubmit, GetPlan:
-		var r SubmitRequest
-		if err := decode(body, &r); err != nil {
-			return nil, err
-		}
-		if verb == GetPlan {
-			return s.cfg.Plan(ctx, r)
-		}
-		return s.submit(ctx, user, r)
-	case DoCancel:
-		var r CancelRequest
-		if err := decode(body, &r); err != nil {
-			return nil, err
-		}
-		return s.cancel(ctx, user, r)
+	case GetPlan:
+		return asked(body, func(r SubmitRequest) (Plan, error) { return s.cfg.Plan(ctx, r) })
+	case GetFailover:
+		return asked(body, func(q FailoverQuery) (FailoverReport, error) { return s.failover(ctx, q) })
+	case GetFailovers, GetFailoverList, GetFailoverStats, GetFailoverEvents, GetDecision:
+		return asked(body, func(q FailoverQuery) (any, error) { return s.answerFailovers(verb, q) })
+	case GetDrill:
+		return asked(body, func(r DrillRequest) (Drill, error) { return s.drillCost(ctx, r) })
 	}
 	var q Query
 	if len(body) > 0 {
@@ -143,6 +154,42 @@ func (s *Server) route(ctx context.Context, subject string, body []byte) (any, e
 		}
 	}
 	return s.get(ctx, verb, q)
+}
+
+// do carries out what changes something.
+func (s *Server) do(ctx context.Context, who asker, verb Verb, body []byte) (any, error) {
+	switch verb {
+	case DoSubmit:
+		return asked(body, func(r SubmitRequest) (any, error) { return s.submit(ctx, who.name, r) })
+	case DoCancel:
+		return asked(body, func(r CancelRequest) (any, error) { return s.cancel(ctx, who.name, r) })
+	case DoPause, DoResume, DoMigrate:
+		return asked(body, func(r JobRequest) (Job, error) { return s.steer(ctx, who, verb, r) })
+	case DoDrill:
+		return asked(body, func(r DrillRequest) (Job, error) { return s.drill(ctx, who, r) })
+	case DoHold, DoRelease:
+		return asked(body, func(r HoldRequest) (Ops, error) { return s.hold(ctx, who, verb, r) })
+	case DoFreeze:
+		return asked(body, func(r FreezeRequest) (Ops, error) { return s.freeze(ctx, who, r) })
+	case DoUnfreeze:
+		return asked(body, func(r FreezeRequest) (Ops, error) { return s.unfreeze(ctx, who, r) })
+	case DoBudget:
+		return asked(body, func(r BudgetRequest) (Budget, error) { return s.setBudget(ctx, who, r) })
+	case DoReap:
+		return asked(body, func(r ReapRequest) ([]Reapable, error) { return s.reap(ctx, who, r) })
+	}
+	return nil, fmt.Errorf("request %s is in the table of verbs and nowhere else", verb)
+}
+
+// asked reads a request's body and answers it.
+func asked[R, A any](body []byte, answer func(R) (A, error)) (any, error) {
+	var r R
+	if len(body) > 0 {
+		if err := decode(body, &r); err != nil {
+			return nil, err
+		}
+	}
+	return answer(r)
 }
 
 func decode(b []byte, into any) error {
@@ -163,8 +210,6 @@ func (s *Server) get(ctx context.Context, verb Verb, q Query) (any, error) {
 		return s.job(ctx, q.Job)
 	case GetEvents:
 		return s.events(q)
-	case GetFailovers:
-		return s.failovers(q)
 	case GetCheckpoints:
 		return with(s, q.Job, func(r *jobRecord) ([]Checkpoint, error) { return r.checkpoints(), nil })
 	case GetBill:
@@ -177,8 +222,20 @@ func (s *Server) get(ctx context.Context, verb Verb, q Query) (any, error) {
 		return s.logs(ctx, q)
 	case GetHealth:
 		return s.cfg.Health(ctx), nil
+	case GetOps:
+		return s.opsNow(ctx)
+	case GetSellers:
+		return s.sellers(ctx)
+	case GetPools:
+		return s.pools(ctx)
+	case GetBudget:
+		return s.budgets(ctx, q.Job)
+	case GetReapable:
+		return s.reapable(ctx)
+	case GetSecretsKey:
+		return s.secretsKey(ctx)
 	}
-	return nil, &Problem{Code: "invalid", Message: fmt.Sprintf("request %.40q is not known", verb)}
+	return nil, fmt.Errorf("request %s is in the table of verbs and nowhere else", verb)
 }
 
 // with runs f on the job that s names, under the model's lock.

@@ -60,7 +60,63 @@ func Summary(f events.Fact) string {
 		r := f.Record
 		return fmt.Sprintf("#%d %s: %s to %s, %d steps lost (%s)", r.N, r.Cause, r.From.Pool.Zone, r.To.Pool.Zone, r.LostSteps, r.LostCost.Dollars())
 	}
+	for _, words := range []string{handsSummary(f), opsSummary(f)} {
+		if words != "" {
+			return words
+		}
+	}
 	return leaseSummary(f)
+}
+
+// handsSummary is about what people did to a job, and what made it hold still.
+func handsSummary(f events.Fact) string {
+	switch f := f.(type) {
+	case events.JobTroubled:
+		return fmt.Sprintf("%s at step %d: %s", f.Kind, f.Step, f.Detail)
+	case events.JobPausing:
+		return said(fmt.Sprintf("save and pause (%s)", f.Reason), f.By, f.Detail)
+	case events.JobPaused:
+		return said(fmt.Sprintf("paused (%s)", f.Reason), f.By, f.Detail)
+	case events.JobResumed:
+		return said("taken up again", f.By, f.Reason)
+	case events.JobDrilled:
+		if f.NoNotice {
+			return said("drill: "+string(f.Lease)+" is taken without notice", f.By, f.Reason)
+		}
+		return said(fmt.Sprintf("drill: %s is taken at %s at the latest", f.Lease, f.Deadline.UTC().Format("15:04:05")), f.By, f.Reason)
+	case events.JobLastWords:
+		return fmt.Sprintf("%d lines of %s are kept", len(f.Lines), f.Lease)
+	case events.JobFailoverRefined:
+		return fmt.Sprintf("#%d was %s: %s", f.N, f.Cause, f.Detail)
+	}
+	return ""
+}
+
+// said adds who did it and why, as far as somebody did.
+func said(what, by, why string) string {
+	if by != "" {
+		what += ", by " + by
+	}
+	if why != "" {
+		what += ": " + why
+	}
+	return what
+}
+
+func opsSummary(f events.Fact) string {
+	switch f := f.(type) {
+	case events.OpsHeld:
+		return fmt.Sprintf("%s is held by %s: %s", named(f), f.By, f.Reason)
+	case events.OpsReleased:
+		return fmt.Sprintf("%s is released by %s: %s", named(events.OpsHeld(f)), f.By, f.Reason)
+	case events.OpsFrozen:
+		return fmt.Sprintf("nothing is bought any more, by %s: %s", f.By, f.Reason)
+	case events.OpsUnfrozen:
+		return fmt.Sprintf("buying goes on, by %s: %s", f.By, f.Reason)
+	case events.OpsReapRequested:
+		return fmt.Sprintf("%d machines are to be ended, by %s: %s", len(f.Instances), f.By, f.Reason)
+	}
+	return ""
 }
 
 func leaseSummary(f events.Fact) string {

@@ -59,13 +59,6 @@ type Entry struct {
 	Fact     events.Fact    `json:"fact"`
 }
 
-// Failover is a record with the job it belongs to.
-type Failover struct {
-	Job    events.JobID    `json:"job"`
-	Name   string          `json:"name"`
-	Record events.Failover `json:"record"`
-}
-
 // Checkpoint is a committed checkpoint with where it stands.
 type Checkpoint struct {
 	events.Checkpoint

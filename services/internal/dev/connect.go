@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/bidder/ledger"
@@ -16,6 +14,7 @@ import (
 	"github.com/spotferry/spotferry/events/natsbus"
 	"github.com/spotferry/spotferry/failover"
 	"github.com/spotferry/spotferry/services/internal/console"
+	"github.com/spotferry/spotferry/services/internal/installation"
 	"github.com/spotferry/spotferry/services/internal/process"
 )
 
@@ -38,23 +37,33 @@ func (s *Session) Close() { s.close() }
 // none runs, a reading command (readable) opens the state itself. Errors: ErrNoState, ErrNotRunning,
 // or one line that says what is wrong with the directory.
 func Open(ctx context.Context, dir string, readable bool) (*Session, error) {
+	return OpenAs(ctx, dir, "", readable)
+}
+
+// OpenAs is Open as whoever a file of credentials says; "" is the file of the
+// state directory. It makes no difference to a state that is only read: whoever
+// can open its files needs no leave.
+func OpenAs(ctx context.Context, dir, credentials string, readable bool) (*Session, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	l := layout{abs}
+	if i, err := installation.Load(l.path(installation.File)); !errors.Is(err, installation.ErrNone) {
+		return openInstallation(ctx, i, err)
+	}
 	st, err := l.readState()
 	if err != nil {
 		return nil, err
 	}
-	return patiently(ctx, console.ErrUnreachable, func() (*Session, error) { return l.connect(ctx, st, readable) })
+	return patiently(ctx, console.ErrUnreachable, func() (*Session, error) { return l.connect(ctx, st, credentials, readable) })
 }
 
-func (l layout) connect(ctx context.Context, st state, readable bool) (*Session, error) {
+func (l layout) connect(ctx context.Context, st state, credentials string, readable bool) (*Session, error) {
 	release, err := l.lock()
 	switch {
 	case errors.Is(err, ErrRunning):
-		return l.dial(st)
+		return l.dial(st, credentials)
 	case err != nil:
 		return nil, err
 	case !readable:
@@ -71,32 +80,28 @@ func (l layout) connect(ctx context.Context, st state, readable bool) (*Session,
 	return s, nil
 }
 
-// dial connects to the running system with the command line's credential.
-func (l layout) dial(st state) (*Session, error) {
-	text, err := os.ReadFile(l.path("user.creds"))
-	if err != nil {
-		return nil, fmt.Errorf("reading the command line's credential: %w", err)
+// dial connects to the running system.
+func (l layout) dial(st state, credentials string) (*Session, error) {
+	if credentials == "" {
+		credentials = l.path("user.creds")
 	}
-	creds, err := natsbus.ParseCredentials(string(text))
+	client, end, err := ask(credentials, natsbus.ConnConfig{URLFile: natsbus.URLFile(l.path("bus"))})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", l.path("user.creds"), err)
+		return nil, err
 	}
-	nc, err := natsbus.Connect(natsbus.ConnConfig{URLFile: natsbus.URLFile(l.path("bus")), Credentials: creds, Name: "command line", Log: zap.NewNop()})
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", console.ErrUnreachable, err)
-	}
-	return l.session(st, nc, false, nc.Close), nil
+	return l.session(st, client, false, end), nil
 }
 
-func (l layout) session(st state, nc *nats.Conn, readOnly bool, end func()) *Session {
-	return &Session{
-		Client: console.NewClient(nc, userName()), ReadOnly: readOnly, StoreDir: l.path("store"),
-		Org: events.OrgID(st.Org), close: end,
-	}
+func (l layout) session(st state, client *console.Client, readOnly bool, end func()) *Session {
+	return &Session{Client: client, ReadOnly: readOnly, StoreDir: l.path("store"), Org: events.OrgID(st.Org), close: end}
 }
 
 // read opens the streams without any service but the console.
 func (l layout) read(ctx context.Context, st state) (*Session, error) {
+	st, err := l.raise(st, st.Version) // opening the bus adds to its streams what this program knows
+	if err != nil {
+		return nil, err
+	}
 	s := &system{cfg: Config{Now: time.Now, Logger: zap.NewNop()}, layout: l, state: st}
 	if err := s.openBus(ctx, false); err != nil {
 		s.close()
@@ -126,7 +131,7 @@ func (l layout) read(ctx context.Context, st state) (*Session, error) {
 		s.close()
 		return nil, fmt.Errorf("opening the state for reading: %w", err)
 	}
-	return l.session(st, s.conns[0], true, func() {
+	return l.session(st, console.NewClient(s.conns[0], console.Admin, userName()), true, func() {
 		cancel()
 		<-done
 		<-done

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"os"
@@ -10,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/events/natsbus"
 	"github.com/spotferry/spotferry/services/internal/console"
 )
 
@@ -76,6 +79,7 @@ func TestASystemIsAskedWhileItRunsAndReadWhenItDoesNot(t *testing.T) {
 		t.Errorf("a second system: %v", err)
 	}
 	s.Close()
+	visitors(t, dir)
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatalf("asked to stop: %v", err)
@@ -108,6 +112,77 @@ func TestASystemIsAskedWhileItRunsAndReadWhenItDoesNot(t *testing.T) {
 	request := console.SubmitRequest{ID: "01jx3kr0zr5v9m2c7t4b6n0d9e", Spec: events.JobSpec{Policy: events.Policy{Budget: events.Dollar}}}
 	if _, err := console.Ask[console.Job](t.Context(), s.Client, console.DoSubmit, request); !errors.As(err, &p) || p.Code != "unavailable" {
 		t.Errorf("submitting: %v", err)
+	}
+}
+
+// visitors ask the running system with credentials of their own, through the
+// state directory and over the bus alone.
+func visitors(t *testing.T, dir string) {
+	t.Helper()
+	url, err := os.ReadFile(natsbus.URLFile(filepath.Join(dir, "bus")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, err := natsbus.OpenOperator(natsbus.OperatorConfig{Dir: filepath.Join(dir, "operator"), Entropy: rand.Reader, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		role console.Role
+		want string
+	}{{console.Viewer, "forbidden"}, {console.Operator, ""}} {
+		creds, err := op.Person("ann", string(tc.role), natsbus.Validity{From: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := creds.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "ann.creds")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		here, err := OpenAs(t.Context(), dir, file, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, err := Dial(strings.TrimSpace(string(url)), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, s := range map[string]*Session{"state directory": here, "bus": there} {
+			var p *console.Problem
+			o, err := console.Ask[console.Ops](t.Context(), s.Client, console.DoFreeze, console.FreezeRequest{Reason: "try"})
+			refused := errors.As(err, &p) && p.Code == tc.want
+			taken := err == nil && tc.want == "" && o.Freeze.By == "ann"
+			if !refused && !taken {
+				t.Errorf("%s, by the %s: %+v, %v", tc.role, name, o, err)
+			}
+		}
+		here.Close()
+		there.Close()
+	}
+	if other, err := natsbus.OpenOperator(natsbus.OperatorConfig{Dir: t.TempDir(), Entropy: rand.Reader, Now: time.Now}); err != nil {
+		t.Fatal(err)
+	} else if creds, err := other.Person("eve", string(console.Admin), natsbus.Validity{From: time.Now()}); err != nil {
+		t.Fatal(err)
+	} else {
+		text, _ := creds.Text()
+		file := filepath.Join(t.TempDir(), "eve.creds")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Dial(strings.TrimSpace(string(url)), file); !errors.Is(err, nats.ErrAuthorization) {
+			t.Errorf("credentials of another installation: %v", err)
+		}
+	}
+	none := filepath.Join(t.TempDir(), "none.creds")
+	if _, err := OpenAs(t.Context(), dir, none, false); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("credentials that are not there: %v", err)
+	}
+	if _, err := Dial("nats://127.0.0.1:1", filepath.Join(dir, "user.creds")); !errors.Is(err, console.ErrUnreachable) {
+		t.Errorf("a bus that is not there: %v", err)
 	}
 }
 

@@ -21,7 +21,9 @@ import (
 	"github.com/spotferry/spotferry/checkpoint/store/dir"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
+	"github.com/spotferry/spotferry/services/internal/console"
 	"github.com/spotferry/spotferry/services/internal/plane"
+	"github.com/spotferry/spotferry/services/internal/tracing"
 )
 
 // Config of a system on one machine.
@@ -30,6 +32,7 @@ type Config struct {
 	Version string
 	Now     func() time.Time // control time; time.Now
 	Logger  *zap.Logger
+	Spans   *tracing.Exporter // takes the failovers' traces; nil: nobody does
 
 	// The following are fixed when the state directory is made; later ones must
 	// agree or be zero.
@@ -37,6 +40,7 @@ type Config struct {
 	Scale  int64      // market seconds in a second; 0: 1
 	Divide int        // of the default timers; 0: 1
 
+	Admin       string // host:port of /metrics, /livez and /readyz; "": none
 	EvidenceDir string // absolute; where the parts leave evidence, "" for nowhere
 	Ready       func() // called once the command line can be answered
 }
@@ -94,6 +98,8 @@ type system struct {
 	marks    *natsbus.HighWater
 	local    *local.Seller
 	plane    *plane.Plane
+	admin    operated
+	counters natsbus.Counters
 }
 
 func (s *system) close() {
@@ -115,6 +121,9 @@ func (s *system) open(ctx context.Context) error {
 	var err error
 	if s.store, err = dir.Open(dir.Config{Path: s.layout.path("store"), Now: s.cfg.Now}); err != nil {
 		return fmt.Errorf("opening the checkpoint store: %w", err)
+	}
+	if err := s.openAdmin(); err != nil {
+		return err
 	}
 	if err := s.openSeller(); err != nil {
 		return err
@@ -139,7 +148,7 @@ func (s *system) openBus(ctx context.Context, listen bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.log, err = natsbus.New(nc, natsbus.Options{Log: s.cfg.Logger.Named("log"), Room: s.bus.Room}); err != nil {
+	if s.log, err = natsbus.New(nc, natsbus.Options{Log: s.cfg.Logger.Named("log"), Room: s.bus.Room, Counters: &s.counters}); err != nil {
 		return err
 	}
 	s.marks, err = natsbus.OpenHighWater(natsbus.HighWaterConfig{Conn: nc, JS: s.log.JetStream(), File: s.layout.path("highwater.json"), Log: s.cfg.Logger})
@@ -178,16 +187,10 @@ func (s *system) openSeller() error {
 	s.local, err = local.New(local.Config{
 		Dir: s.layout.path("seller"), Exe: exe, HostArgs: []string{"host"}, AgentArgs: []string{exe, "agent"},
 		Market: s.state.Market, Clock: s.state.Clock, EvidenceDir: s.cfg.EvidenceDir, Now: s.cfg.Now,
-		OfferTTL: 4 * s.poll(), Log: s.cfg.Logger.Named("seller"),
+		OfferTTL: 4 * s.state.Poll(), Log: s.cfg.Logger.Named("seller"),
 	})
 	return err
 }
-
-// timers are the settled ones, divided as the state says.
-func (s *system) timers() events.Timers { return events.DefaultTimers().Divide(s.state.Divide) }
-
-// poll is how often sellers are asked: a tenth of what a heartbeat would hide.
-func (s *system) poll() time.Duration { return max(s.timers().Heartbeat, 200*time.Millisecond) }
 
 func (s *system) openPlane() error {
 	system, err := s.operator.System("gateway")
@@ -205,9 +208,9 @@ func (s *system) openPlane() error {
 	s.plane, err = plane.New(plane.Config{
 		Conn: s.conns[0], Log: s.log, Operator: s.operator, Accounts: natsbus.NewAccounts(s.operator, pusher),
 		Store: s.store, Grant: events.StoreGrant{Kind: "dir", Path: s.layout.path("store")},
-		Sellers: map[string]provider.Provider{sellerName: provider.Stack(client, provider.StackConfig{Seller: sellerName, Limit: provider.LimitConfig{PerSecond: 200, Burst: 200}})},
-		Clock:   s.state.Clock, Timers: s.timers(), Poll: s.poll(), URL: s.bus.URL(), URLFile: s.bus.URLFile(),
-		Org: events.OrgID(s.state.Org), Mark: s.state.Mark, Now: s.cfg.Now, Version: s.cfg.Version, Logger: s.cfg.Logger,
+		Sellers: map[string]provider.Provider{sellerName: provider.Stack(client, provider.StackConfig{Seller: sellerName, Limit: provider.LimitConfig{PerSecond: 200, Burst: 200}, Metrics: s.admin.sellers()})},
+		Clock:   s.state.Clock, Timers: s.state.Timers(), Poll: s.state.Poll(), URL: s.bus.URL(), URLFile: s.bus.URLFile(),
+		Org: events.OrgID(s.state.Org), Mark: s.state.Mark, Now: s.cfg.Now, Version: s.cfg.Version, Logger: s.cfg.Logger, Registerer: s.admin.registerer(),
 	})
 	return err
 }
@@ -221,7 +224,7 @@ func userName() string {
 }
 
 func (s *system) writeUser() error {
-	creds, err := s.operator.Person(userName(), natsbus.Validity{From: s.cfg.Now()})
+	creds, err := s.operator.Person(userName(), string(console.Admin), natsbus.Validity{From: s.cfg.Now()})
 	if err != nil {
 		return err
 	}
@@ -242,17 +245,19 @@ func (s *system) run(ctx context.Context) error {
 	heard := make(chan struct{})
 	g.Go(func() error {
 		return remote.Serve(gctx, sellerConn, s.local, remote.ServerConfig{
-			Seller: sellerName, Version: "1.0.0", Log: s.cfg.Logger.Named("seller"), Ready: func() { close(heard) },
+			Seller: sellerName, Version: "1.0.0", Log: s.cfg.Logger.Named("seller"), Ready: func() { close(heard) }, Tracer: s.cfg.Spans.Tracer(),
 		})
 	})
 	g.Go(func() error { return s.marks.Run(gctx) })
+	g.Go(func() error { return s.serveAdmin(gctx) })
+	g.Go(func() error { return s.cfg.Spans.Follow(gctx, s.log, s.cfg.Logger.Named("tracing")) })
 	g.Go(func() error {
 		select {
 		case <-heard:
 		case <-gctx.Done():
 			return gctx.Err()
 		}
-		return s.plane.Run(gctx)
+		return s.runPlane(gctx)
 	})
 	g.Go(func() error {
 		select {

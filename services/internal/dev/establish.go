@@ -1,15 +1,12 @@
 package dev
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/spotferry/spotferry/bidder/trace"
+	"github.com/spotferry/spotferry/services/internal/installation"
 )
 
 // usable says why the directory cannot become a state directory, or nil: it is
@@ -36,11 +33,14 @@ func (l layout) usable() error {
 	return nil
 }
 
-// establish reads the state or makes it. The caller has the lock.
+// establish reads the state, raising it to this program's format, or makes it. The caller has the lock.
 func (l layout) establish(cfg Config) (state, error) {
 	st, err := l.readState()
 	if err == nil {
-		return st, cfg.agrees(st)
+		if err := cfg.agrees(st); err != nil {
+			return st, err
+		}
+		return l.raise(st, cfg.Version)
 	}
 	if !errors.Is(err, ErrNoState) {
 		return st, err
@@ -53,31 +53,10 @@ func (l layout) establish(cfg Config) (state, error) {
 
 // newState fixes what a state directory is made with.
 func newState(cfg Config) (state, error) {
-	mark := make([]byte, 6)
-	if _, err := rand.Read(mark); err != nil {
-		return state{}, err
-	}
-	now := cfg.Now()
-	market0 := now
-	if cfg.Market.Kind == "files" { // a recording begins with the first instant of its tick
-		tick := int64(trace.TickLength / time.Second)
-		market0 = time.Unix(now.Unix()/tick*tick, 0)
-	}
-	st := state{
-		Format: stateFormat, Version: cfg.Version, Created: now.UTC(), Org: org, Mark: "sf-" + hex.EncodeToString(mark),
-		Clock: trace.NewClock(now, market0, max(cfg.Scale, 1)), Market: cfg.Market, Divide: max(cfg.Divide, 1),
-	}
-	if st.Market.Kind == "" {
-		st.Market = trace.Spec{Kind: "model", Seed: 1}
-	}
-	st.Market.Seller = sellerName
-	if st.Market.Origin.IsZero() {
-		st.Market.Origin = st.Clock.Market0
-	}
-	if st.Market.Scale == 0 {
-		st.Market.Scale = st.Clock.Scale
-	}
-	return st, st.Market.Validate()
+	terms, err := installation.NewTerms(cfg.Now(), installation.Wish{
+		Version: cfg.Version, Org: org, Seller: sellerName, Market: cfg.Market, Scale: cfg.Scale, Divide: cfg.Divide,
+	})
+	return state{Format: stateFormat, Terms: terms}, err
 }
 
 // agrees refuses to run a state on other terms than it was made with.

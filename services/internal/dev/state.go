@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/spotferry/spotferry/bidder/trace"
+	"github.com/spotferry/spotferry/services/internal/installation"
 )
 
 // ErrNoState says that the directory holds no state of ours.
@@ -24,22 +24,19 @@ var ErrNotRunning = errors.New("no system runs on this state")
 // ErrRunning says that another process has the state directory.
 var ErrRunning = errors.New("already in use")
 
+// stateFormat rises with every version whose state an earlier one must not run
+// on. 2: jobs can be paused and operations decide, which earlier ones cannot read.
+const stateFormat = 2
+
 const (
-	stateFormat = 1
-	stateFile   = "state.json"
-	unfinished  = ".new-" // what the name of a file begins with while it is written
+	stateFile  = "state.json"
+	unfinished = ".new-" // what the name of a file begins with while it is written
 )
 
 // state is what a state directory fixes for its whole life.
 type state struct {
-	Format  int         `json:"format"`
-	Version string      `json:"version"` // of the program that made it
-	Created time.Time   `json:"created"`
-	Org     string      `json:"org"`
-	Mark    string      `json:"mark"` // on every machine bought from here
-	Clock   trace.Clock `json:"clock"`
-	Market  trace.Spec  `json:"market"`
-	Divide  int         `json:"divide"` // of the default timers
+	Format int `json:"format"`
+	installation.Terms
 }
 
 type layout struct{ dir string }
@@ -62,10 +59,20 @@ func (l layout) readState() (state, error) {
 	if s.Format > stateFormat {
 		return s, fmt.Errorf("%s was written by a newer Spotferry (%s, format %d; this one reads %d): use that one", l.dir, s.Version, s.Format, stateFormat)
 	}
-	if err := errors.Join(s.Market.Validate(), s.Clock.Validate()); err != nil {
+	if err := s.Validate(); err != nil {
 		return s, fmt.Errorf("%s: %w", l.path(stateFile), err)
 	}
 	return s, nil
+}
+
+// raise makes a state of an earlier format one of this program's. From then on
+// the earlier program refuses it by name.
+func (l layout) raise(s state, version string) (state, error) {
+	if s.Format == stateFormat {
+		return s, nil
+	}
+	s.Format, s.Version = stateFormat, version
+	return s, l.writeState(s)
 }
 
 // writeState writes state.json so that a crash leaves the old or the new one.

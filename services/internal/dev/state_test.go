@@ -106,7 +106,7 @@ func TestAStateFileThatCannotBeReadIsRefusedWithARemedy(t *testing.T) {
 		text string
 		want []string
 	}{
-		"a newer format":      {`{"format":2,"version":"9.9.9"}`, []string{"newer Spotferry", "9.9.9", "format 2"}},
+		"a newer format":      {`{"format":3,"version":"9.9.9"}`, []string{"newer Spotferry", "9.9.9", "format 3"}},
 		"another program's":   {`{"name":"x"}`, []string{"not a state file", stateFile}},
 		"no JSON":             {"hello", []string{"not a state file"}},
 		"nothing":             {"", []string{"not a state file"}},
@@ -132,6 +132,41 @@ func TestAStateFileThatCannotBeReadIsRefusedWithARemedy(t *testing.T) {
 				t.Error("the file was changed")
 			}
 		})
+	}
+}
+
+func TestAnEarlierFormatIsRaisedAndNothingElseOfTheStateChanges(t *testing.T) {
+	l := layout{t.TempDir()}
+	first, err := l.establish(config(l.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := first
+	early.Format, early.Version = 1, "v0.1.0"
+	if err := l.writeState(early); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := l.readState(); err != nil || kept.Format != 1 {
+		t.Errorf("looking at it made it %+v, %v", kept, err)
+	}
+	wrong := config(l.dir)
+	wrong.Divide = 7
+	if _, err := l.establish(wrong); err == nil {
+		t.Error("it was raised on other terms")
+	}
+	if kept, err := l.readState(); err != nil || kept.Format != 1 {
+		t.Errorf("refusing made it %+v, %v", kept, err)
+	}
+	raised, err := l.establish(config(l.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := l.readState()
+	x, _ := json.Marshal(first)
+	y, _ := json.Marshal(raised)
+	z, _ := json.Marshal(kept)
+	if err != nil || string(x) != string(y) || string(y) != string(z) {
+		t.Errorf("made %s\nraised %s\nkept %s, %v", x, y, z, err)
 	}
 }
 

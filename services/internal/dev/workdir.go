@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"lukechampine.com/blake3"
 
@@ -20,7 +19,7 @@ import (
 // directory, under the name of its content, from where machines fetch it. The
 // same content is stored once. pack writes the archive.
 func StoreWorkdir(ctx context.Context, stateDir string, pack func(io.Writer) error) (a events.Archive, err error) {
-	st, err := layout{stateDir}.readState()
+	org, path, err := storeOf(stateDir)
 	if err != nil {
 		return a, err
 	}
@@ -40,13 +39,13 @@ func StoreWorkdir(ctx context.Context, stateDir string, pack func(io.Writer) err
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return a, err
 	}
-	store, err := dir.Open(dir.Config{Path: filepath.Join(stateDir, "store")})
+	store, err := dir.Open(dir.Config{Path: path})
 	if err != nil {
 		return a, err
 	}
 	defer store.Close()
 	hash := hex.EncodeToString(h.Sum(nil))
-	a = events.Archive{Object: fmt.Sprintf("v1/%s/workdirs/%s/%s.tar", st.Org, hash[:2], hash), Hash: hash, Bytes: size}
+	a = events.Archive{Object: fmt.Sprintf("v1/%s/workdirs/%s/%s.tar", org, hash[:2], hash), Hash: hash, Bytes: size}
 	if err := store.Put(ctx, a.Object, f, size); err != nil && !errors.Is(err, checkpoint.ErrExists) {
 		return a, err
 	}

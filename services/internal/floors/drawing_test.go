@@ -21,8 +21,12 @@ var drawing = []room{
 
 	// 3: what programs are made of.
 	{path: "services/internal/*", floor: 3},
-	{path: "services/internal/plane", floor: 3, beside: []string{"services/internal/console", "services/internal/process"}},
-	{path: "services/internal/dev", floor: 3, beside: []string{"services/internal/console", "services/internal/process", "services/internal/plane"}},
+	{path: "services/internal/machine", floor: 3, beside: []string{"services/internal/process"}},
+	{path: "services/internal/figures", floor: 3, beside: []string{"services/internal/process"}},
+	{path: "services/internal/plane", floor: 3, beside: []string{"services/internal/console", "services/internal/process", "services/internal/installation"}},
+	{path: "services/internal/dev", floor: 3, beside: []string{"services/internal/console", "services/internal/process", "services/internal/installation", "services/internal/figures", "services/internal/tracing", "services/internal/plane"}},
+	{path: "services/internal/programs", floor: 3, beside: []string{"services/internal/process", "services/internal/installation", "services/internal/machine", "services/internal/figures", "services/internal/tracing", "services/internal/plane"}},
+	{path: "services/internal/fleet", floor: 3, beside: []string{"services/internal/installation"}, support: true},
 	{path: "services/internal/simtest", floor: 3, beside: []string{"services/internal/console", "services/internal/process", "services/internal/plane"}, support: true},
 	{path: "services/internal/floors", floor: 3, plain: true},
 	{path: "bidder/backtest", floor: 3, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
@@ -39,6 +43,7 @@ var drawing = []room{
 	{path: "bidder/market", floor: 1, never: []string{"checkpoint"}},
 	{path: "bidder/budget", floor: 1, never: []string{"checkpoint"}},
 	{path: "bidder/ledger", floor: 1, never: []string{"checkpoint"}},
+	{path: "bidder/ops", floor: 1, never: []string{"checkpoint"}},
 	{path: "bidder/provider", floor: 1, never: []string{"checkpoint"}},
 	{path: "bidder/trace", floor: 1, never: []string{"checkpoint"}},
 	{path: "failover", floor: 1, never: []string{"checkpoint"}},

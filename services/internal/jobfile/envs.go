@@ -23,6 +23,13 @@ type variable struct {
 	given bool
 }
 
+// ours are the variables that say where a script of SkyPilot's runs; those that
+// begin with SPOTFERRY_ are ours too.
+var ours = []string{
+	"SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS", "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE", "SKYPILOT_TASK_ID", "SKYPILOT_JOB_ID",
+	"SKYPILOT_SETUP_NODE_RANK", "SKYPILOT_SETUP_NODE_IPS", "SKYPILOT_SETUP_NUM_GPUS_PER_NODE",
+}
+
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
 
 func (r *reader) readEnvs(path string, n *yaml.Node) {
@@ -60,7 +67,7 @@ func (r *reader) environment() {
 			continue
 		}
 		if soundsSecret(name) && v.value != "" {
-			r.warn(v.at, "envs", "leave it out if it is a credential", "environment variable %s sounds like a credential; its value is kept in the job's record, in clear", quoted(name))
+			r.warn(v.at, "envs", "if it is a credential, name it below secrets instead", "environment variable %s sounds like a credential; its value is kept in the job's record, in clear", quoted(name))
 		}
 		out[name] = v.value
 	}
@@ -70,19 +77,31 @@ func (r *reader) environment() {
 }
 
 func checkEnv(name string, v variable) (wrong, remedy string) {
+	if wrong, remedy = checkVariable(name, v.value); wrong != "" {
+		return wrong, remedy
+	}
+	switch {
+	case !v.given && soundsSecret(name):
+		return "has no value", "give it on the command line: --secret " + name + " keeps it out of the job's record"
+	case !v.given:
+		return "has no value", "give it on the command line (--env " + name + "=...), or write \"\" for an empty one"
+	case isSecret(name, v.value):
+		return "looks like a credential: " + inClear, "give it with --secret " + name + " instead"
+	}
+	return "", ""
+}
+
+// checkVariable says what no variable may be, secret or not. It quotes no value.
+func checkVariable(name, value string) (wrong, remedy string) {
 	switch {
 	case !envName.MatchString(name):
 		return "is not a name", "use letters, digits and _, a letter first, up to 256 characters"
-	case strings.HasPrefix(name, "SPOTFERRY_"):
+	case strings.HasPrefix(name, "SPOTFERRY_"), slices.Contains(ours, name):
 		return "is set by the agent", "choose another name"
-	case !v.given:
-		return "has no value", "give it on the command line (--env " + name + "=...), or write \"\" for an empty one"
-	case strings.ContainsRune(v.value, 0), !utf8.ValidString(v.value):
+	case strings.ContainsRune(value, 0), !utf8.ValidString(value):
 		return "has a value that is not text", "leave out the NUL, or what is not UTF-8"
-	case len(v.value) >= maxEnvValue:
+	case len(value) >= maxEnvValue:
 		return "has a value too long for an environment", "put it into a file of the workdir"
-	case isSecret(name, v.value):
-		return "looks like a credential: " + inClear, fetchIt
 	}
 	return "", ""
 }

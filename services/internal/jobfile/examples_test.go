@@ -56,6 +56,34 @@ func TestEveryJobFileIsReadWithoutWarning(t *testing.T) {
 	}
 }
 
+// A file of SkyPilot's runs as it is when the command line gives the budget.
+func TestAFileOfSkyPilotsNeedsNothingButABudget(t *testing.T) {
+	t.Parallel()
+	dir, _ := unpack(t)
+	file := filepath.Join(dir, "skypilot.yaml")
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := jobfile.Options{Dir: dir, Home: dir, Stat: os.Stat}
+	if _, err := jobfile.Read(file, src, opt); err == nil {
+		t.Error("read without a budget")
+	}
+	opt.Budget = "$30"
+	j, err := jobfile.Read(file, src, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range j.Warnings {
+		if w.Severity != jobfile.Note {
+			t.Errorf("%v", w)
+		}
+	}
+	if len(j.Mounts) != 1 || j.Mounts[0].Path != "~/texts" || j.Spec.Policy.MaxRestarts != 2 || len(j.Spec.OnNotice) != 1 || j.Spec.Envs["VERSION"] != "1.10" {
+		t.Errorf("read as %+v, mounts %+v", j.Spec, j.Mounts)
+	}
+}
+
 var stepsFlag = regexp.MustCompile(`--steps (\d+)`)
 
 // The plan's figures rest on the steps and hours that a file gives, so they must

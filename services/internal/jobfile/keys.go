@@ -47,10 +47,9 @@ func Keys() []Key {
 
 const (
 	inClear   = "it would stand in clear in the job's record, which is kept for ever"
-	fetchIt   = "let setup or run fetch it from where the machine may read it"
 	oneKind   = "this runs jobs that come to an end"
-	noMounts  = "nothing is copied or mounted besides the workdir yet"
-	bringThem = "put the files into the workdir, or fetch them in setup"
+	noVolumes = "nothing that outlives a machine is mounted on it"
+	bringThem = "bring files with file_mounts or the workdir, or fetch them in setup; save below policy.checkpoint.dir"
 	ownCloud  = "it configures SkyPilot's own clusters"
 	year      = 366 * 24 * time.Hour
 )
@@ -60,7 +59,7 @@ func table() []key {
 	return []key{
 		{path: "name", verdict: reads, read: (*reader).readName},
 		{path: "setup", verdict: reads, read: script(func(s *events.JobSpec) *string { return &s.Setup })},
-		{path: "run", verdict: reads, read: script(func(s *events.JobSpec) *string { return &s.Run })},
+		{path: "run", verdict: reads, read: (*reader).readRun},
 		{path: "workdir", verdict: reads, read: (*reader).readWorkdir},
 		{path: "num_nodes", verdict: reads, read: (*reader).readNodes},
 		{path: "envs", verdict: reads, read: (*reader).readEnvs},
@@ -68,12 +67,16 @@ func table() []key {
 		{path: "policy", verdict: reads, read: (*reader).mapping},
 		{path: "config", verdict: reads, read: (*reader).mapping},
 
-		refused("secrets", inClear, fetchIt),
-		refused("managed_secrets", inClear, fetchIt),
-		refused("file_mounts", noMounts, bringThem),
-		refused("file_mounts_mapping", noMounts, bringThem),
-		refused("volumes", noMounts, bringThem),
-		refused("volume_mounts", noMounts, bringThem),
+		{path: "workdir.url", verdict: reads, read: (*reader).readRepositoryURL},
+		{path: "workdir.ref", verdict: reads, read: (*reader).readRepositoryRef},
+		{path: "secrets", verdict: reads, read: (*reader).readSecrets},
+		{path: "file_mounts", verdict: reads, read: (*reader).readMounts},
+
+		refused("managed_secrets", "there is no store of secrets to take them from", "name them below secrets and give each with --secret NAME"),
+		refused("file_mounts_mapping", "it is written by SkyPilot's own client", "write file_mounts"),
+		refused("volumes", noVolumes, bringThem),
+		refused("volume_mounts", noVolumes, bringThem),
+		refused("storage_mounts", noVolumes, bringThem),
 		refused("service", oneKind, "serve elsewhere; run only the training here"),
 		refused("pool", oneKind, "leave it out: machines are bought for each job"),
 		warned("inputs", "sizes of inputs do not enter the choice of a machine", "leave it out"),
@@ -99,27 +102,28 @@ func table() []key {
 		{path: "resources.job_recovery", verdict: reads, read: (*reader).readRecovery},
 		{path: "resources.job_recovery.strategy", verdict: reads, read: (*reader).readStrategy},
 		{path: "resources.spot_recovery", verdict: reads, read: (*reader).readStrategy},
-		warned("resources.job_recovery.max_restarts_on_errors", "a trainer that fails by itself is not restarted for that", "let run retry what may be retried"),
-		warned("resources.job_recovery.recover_on_exit_codes", "no exit code of the trainer asks for a restart yet", "let run retry what may be retried"),
+		{path: "resources.job_recovery.max_restarts_on_errors", verdict: reads, read: (*reader).readMaxRestarts},
+		{path: "resources.job_recovery.recover_on_exit_codes", verdict: reads, read: (*reader).readRestartOnExit},
 		refused("resources.accelerator_args", "it is for TPUs, which no seller here has", "ask for a GPU"),
 		warned("resources.disk_tier", "disks are not told apart by speed", "leave it out"),
 		warned("resources.network_tier", "networks are not told apart by speed", "leave it out"),
 		refused("resources.local_disk", "sellers' offers do not tell local disks apart", "ask for disk_size"),
 		refused("resources.ephemeral_storage", "sellers' offers do not tell local disks apart", "ask for disk_size"),
-		refused("resources.volumes", noMounts, bringThem),
+		refused("resources.volumes", noVolumes, bringThem),
 		refused("resources.ports", "machines are never reached from outside", "let the job dial out"),
 		refused("resources.image_id", "commands run on the machine itself; no image is started yet", "install what is needed in setup"),
 		warned("resources.autostop", "a job's machine always ends with the job", "leave it out"),
 		warned("resources.priority", "jobs do not queue for machines", "leave it out"),
 		warned("resources.priority_class", "jobs do not queue for machines", "leave it out"),
 
-		refused("config.hooks", "no script is run on a preemption", "let the trainer save on a signal: policy.checkpoint.on_notice: {signal: SIGUSR1}"),
+		{path: "config.hooks", verdict: reads, read: (*reader).readHooks},
 		refused("config.*", ownCloud, "leave it out"),
 
 		{path: "policy.budget", verdict: reads, read: (*reader).readBudget},
 		{path: "policy.deadline", verdict: reads, read: (*reader).readDeadline},
 		{path: "policy.max_duration", verdict: reads, read: seconds(time.Second, year, func(s *events.JobSpec) *int64 { return &s.Policy.MaxDurationS })},
 		{path: "policy.max_price", verdict: reads, read: (*reader).readMaxPrice},
+		{path: "policy.progress_timeout", verdict: reads, read: seconds(10*time.Second, 30*24*time.Hour, func(s *events.JobSpec) *int64 { return &s.Policy.ProgressTimeoutS })},
 		{path: "policy.on_budget", verdict: reads, read: choice(func(s *events.JobSpec) *string { return &s.Policy.OnBudget }, "stop", "pause")},
 		{path: "policy.prefer", verdict: reads, read: choice(func(s *events.JobSpec) *string { return &s.Policy.Prefer }, "cheapest", "fastest", "deadline")},
 		{path: "policy.countries", verdict: reads, read: (*reader).readCountries},
@@ -131,14 +135,14 @@ func table() []key {
 		{path: "policy.checkpoint.framework", verdict: reads, read: (*reader).readFramework},
 		{path: "policy.checkpoint.marker", verdict: reads, read: (*reader).readMarker},
 		{path: "policy.checkpoint.keep", verdict: reads, read: whole(1, 1000, func(s *events.JobSpec) *int { return &s.Policy.Checkpoint.Keep })},
-		warned("policy.checkpoint.verify", "every checkpoint is verified before it is restored", "leave it out"),
+		{path: "policy.checkpoint.verify", verdict: reads, read: (*reader).readVerify},
 		{path: "policy.checkpoint.on_notice", verdict: reads, read: (*reader).mapping},
 		{path: "policy.checkpoint.on_notice.signal", verdict: reads, read: (*reader).readSignal},
 		{path: "policy.checkpoint.on_notice.grace", verdict: reads, read: seconds(time.Second, time.Hour, func(s *events.JobSpec) *int64 { return &s.Policy.Checkpoint.GraceS })},
 
 		{path: "policy.spot", verdict: reads, read: (*reader).mapping},
 		{path: "policy.spot.policy", verdict: reads, read: (*reader).readSpotMode},
-		warned("policy.spot.wait_for_spot", "a job on auto takes on-demand as soon as its progress falls behind, and not before", "leave it out, or use policy: spot to wait without end"),
+		{path: "policy.spot.wait_for_spot", verdict: reads, read: (*reader).readWaitForSpot},
 		{path: "policy.spot.return_to_spot", verdict: reads, read: (*reader).readReturn},
 		{path: "policy.spot.min_saving", verdict: reads, read: (*reader).readMinSaving},
 		{path: "policy.spot.dwell", verdict: reads, read: seconds(time.Second, year, func(s *events.JobSpec) *int64 { return &s.Policy.Spot.DwellS })},
@@ -146,7 +150,7 @@ func table() []key {
 		{path: "policy.work", verdict: reads, read: (*reader).mapping},
 		{path: "policy.work.steps", verdict: reads, read: whole(1, 1_000_000_000_000, func(s *events.JobSpec) *int64 { return &s.Policy.Work.Steps })},
 		{path: "policy.work.hours_on", verdict: reads, read: (*reader).readHours},
-		refused("policy.work.tokens", "progress is told in steps", "give work.steps"),
+		{path: "policy.work.tokens", verdict: reads, read: (*reader).readTokens},
 	}
 }
 
@@ -179,7 +183,7 @@ func (r *reader) entry(path string, p pair) {
 		r.unknown(path, p)
 		return
 	}
-	if asksNothing(p.val) {
+	if asksNothing(p.val) || k.verdict != reads && isFalse(p.val) {
 		return
 	}
 	switch k.verdict {
@@ -206,6 +210,11 @@ func orTop(path string) string {
 		return "a job file"
 	}
 	return path
+}
+
+// isFalse says whether a value switches off what its key could ask for.
+func isFalse(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Tag == "!!bool" && strings.EqualFold(n.Value, "false")
 }
 
 // asksNothing says whether a value is empty: no key asks for anything then.

@@ -114,11 +114,14 @@ func (p *packer) header(h *tar.Header) error {
 
 // file packs a regular file that is still the one that info describes. Opening
 // without blocking keeps a pipe that took its place from hanging the walk.
-func (p *packer) file(h *tar.Header, info fs.FileInfo) error {
+func (p *packer) file(h *tar.Header, info fs.FileInfo) error { return p.fileAs(h, h.Name, info) }
+
+// fileAs packs the file name under the name that h has.
+func (p *packer) fileAs(h *tar.Header, name string, info fs.FileInfo) error {
 	if p.bytes += info.Size(); info.Size() > maxWorkdir || p.bytes > maxWorkdir {
 		return fmt.Errorf("with %q it is larger than %d MiB: list data in .skyignore and fetch it in setup", h.Name, maxWorkdir>>20)
 	}
-	f, err := p.root.OpenFile(h.Name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}

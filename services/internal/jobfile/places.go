@@ -1,8 +1,10 @@
 package jobfile
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -129,7 +131,8 @@ type variant struct {
 	at           place
 	accelerators []events.Accelerator
 	place        events.Place
-	placed       bool
+	whole        bool // place says it all: nothing of what resources says about where is left
+	spot         *bool
 }
 
 func (r *reader) variant(path string, n *yaml.Node) (variant, bool) {
@@ -150,15 +153,19 @@ func (r *reader) variant(path string, n *yaml.Node) (variant, bool) {
 			ok = len(v.accelerators) > 0
 		case "infra":
 			v.place, ok = r.infra(full, p.val)
-			v.placed = true
+			v.whole = true
 		case "cloud":
-			ok, v.placed = r.placePart(full, p.val, &v.place.Seller), true
+			ok = r.placePart(full, p.val, &v.place.Seller)
 		case "region":
-			ok, v.placed = r.placePart(full, p.val, &v.place.Region), true
+			ok = r.placePart(full, p.val, &v.place.Region)
 		case "zone":
-			ok, v.placed = r.placePart(full, p.val, &v.place.Zone), true
+			ok = r.placePart(full, p.val, &v.place.Zone)
+		case "use_spot":
+			var spot bool
+			spot, ok = r.yesNo(full, p.val)
+			v.spot = &spot
 		default:
-			r.refuse(placeOf(p.key), full, "write one job file for each, or say it once for all in resources", "alternatives can differ in accelerators and in place, not in %s", quoted(p.name))
+			r.refuse(placeOf(p.key), full, "write one job file for each, or say it once for all in resources", "alternatives can differ in accelerators, in place and in use_spot, not in %s", quoted(p.name))
 			ok = false
 		}
 		good = good && ok
@@ -166,8 +173,9 @@ func (r *reader) variant(path string, n *yaml.Node) (variant, bool) {
 	return v, good
 }
 
-// alternatives turns the base and its variants into any-of lists of models and
-// of places. The lists mean every pair, so variants must list every pair too.
+// alternatives turns the base and its variants into any-of lists of models, of
+// places and of capacity. The lists mean every combination, so variants must
+// list every one too.
 func (r *reader) alternatives() {
 	res := &r.job.Spec.Resources
 	if len(r.variants) == 0 {
@@ -177,39 +185,71 @@ func (r *reader) alternatives() {
 		return
 	}
 	type combination struct {
-		a events.Accelerator
-		p events.Place
+		a    events.Accelerator
+		p    events.Place
+		spot string
 	}
 	var models []events.Accelerator
 	var places []events.Place
-	pairs := map[combination]bool{}
+	var spots []string
+	asked := map[combination]bool{}
 	for _, v := range r.variants {
-		as, p := v.accelerators, v.place
-		if len(as) == 0 {
-			as = res.Accelerators
-		}
-		if len(as) == 0 {
-			as = []events.Accelerator{{}}
-		}
-		if !v.placed {
-			p = r.base
-		}
-		if !slices.Contains(places, p) {
-			places = append(places, p)
-		}
-		for _, a := range as {
-			if !slices.Contains(models, a) {
-				models = append(models, a)
-			}
-			pairs[combination{a, p}] = true
+		p, spot := v.within(r.base), orUnsaid(v.spot, r.useSpot)
+		places, spots = with(places, p), with(spots, spot)
+		for _, a := range v.models(res.Accelerators) {
+			models = with(models, a)
+			asked[combination{a, p, spot}] = true
 		}
 	}
-	if len(pairs) != len(models)*len(places) {
-		r.refuse(r.variants[0].at, "resources.any_of", "list the same accelerators for every place, or write one job file for each",
-			"these alternatives tie accelerators to places; only every accelerator at every place can be asked for")
+	if len(asked) != len(models)*len(places)*len(spots) {
+		r.refuse(r.variants[0].at, "resources.any_of", "list the same accelerators, and use_spot alike, for every place, or write one job file for each",
+			"these alternatives tie accelerators, places or use_spot to each other; only every combination of them can be asked for")
 		return
 	}
 	res.Accelerators, res.Places = named(models), somewhere(places)
+	r.useSpot = nil // several: whichever pays, which is what auto means
+	if len(spots) == 1 && spots[0] != unsaid {
+		spot := spots[0] == "true"
+		r.useSpot = &spot
+	}
+}
+
+func (v variant) within(base events.Place) events.Place {
+	p := v.place
+	if !v.whole {
+		p.Seller, p.Region, p.Zone = cmp.Or(p.Seller, base.Seller), cmp.Or(p.Region, base.Region), cmp.Or(p.Zone, base.Zone)
+	}
+	return p
+}
+
+// models is what a variant says, or else what resources says, or else any.
+func (v variant) models(base []events.Accelerator) []events.Accelerator {
+	switch {
+	case len(v.accelerators) > 0:
+		return v.accelerators
+	case len(base) > 0:
+		return base
+	}
+	return []events.Accelerator{{}}
+}
+
+const unsaid = "unsaid"
+
+func orUnsaid(own, base *bool) string {
+	switch {
+	case own != nil:
+		return strconv.FormatBool(*own)
+	case base != nil:
+		return strconv.FormatBool(*base)
+	}
+	return unsaid
+}
+
+func with[T comparable](list []T, v T) []T {
+	if slices.Contains(list, v) {
+		return list
+	}
+	return append(list, v)
 }
 
 // named is the models; one that is any machine makes all of them any.

@@ -18,20 +18,23 @@ const maxBudget = 10_000_000 * events.Dollar
 const budgetRemedy = "write the most the job may ever cost, in US dollars, with at most six decimals: budget: $120"
 
 func (r *reader) readBudget(path string, n *yaml.Node) {
-	s, ok := r.text(path, n)
-	if !ok {
-		return
+	if s, ok := r.text(path, n); ok && r.opt.Budget == "" {
+		r.budget(placeOf(n), path, s)
 	}
+}
+
+// budget reads the limit of the file, or with no place that of the command line.
+func (r *reader) budget(at place, path, s string) {
 	v, err := events.ParseMicroUSD(s)
 	switch {
 	case err != nil && foreign(s):
-		r.refuse(placeOf(n), path, budgetRemedy, "budget is %s: the books are in US dollars", quoted(s))
+		r.refuse(at, path, budgetRemedy, "budget is %s: the books are in US dollars", quoted(s))
 	case err != nil:
-		r.refuse(placeOf(n), path, budgetRemedy, "budget is %s, which is not an amount", quoted(s))
+		r.refuse(at, path, budgetRemedy, "budget is %s, which is not an amount", quoted(s))
 	case v <= 0:
-		r.refuse(placeOf(n), path, budgetRemedy, "budget is %s: nothing can be bought for that", quoted(s))
+		r.refuse(at, path, budgetRemedy, "budget is %s: nothing can be bought for that", quoted(s))
 	case v > maxBudget:
-		r.refuse(placeOf(n), path, "write a smaller one", "budget is %s; the most is %s", quoted(s), maxBudget.Dollars())
+		r.refuse(at, path, "write a smaller one", "budget is %s; the most is %s", quoted(s), maxBudget.Dollars())
 	default:
 		r.job.Spec.Policy.Budget = v
 	}
@@ -69,19 +72,23 @@ func (r *reader) readMaxPrice(path string, n *yaml.Node) {
 const deadlineRemedy = "write a time with its zone, 2030-01-31T18:00:00Z, or one from now, +36h"
 
 func (r *reader) readDeadline(path string, n *yaml.Node) {
-	s, ok := r.text(path, n)
-	if !ok {
-		return
+	if s, ok := r.text(path, n); ok && r.opt.Deadline == "" {
+		r.deadline(placeOf(n), path, s)
 	}
+}
+
+// deadline reads the time of the file, or with no place that of the command line.
+func (r *reader) deadline(place place, path, s string) {
 	now := r.opt.Now.Market
 	at, wrong := parseDeadline(s, now)
+	dated := !now.IsZero() || strings.HasPrefix(s, "+")
 	switch {
 	case wrong != "":
-		r.refuse(placeOf(n), path, deadlineRemedy, "deadline is %s: %s", quoted(s), wrong)
-	case !at.After(now):
-		r.refuse(placeOf(n), path, deadlineRemedy, "deadline is %s, and it is %s now", quoted(s), now.UTC().Format(time.RFC3339))
-	case at.Sub(now) > year:
-		r.refuse(placeOf(n), path, "write one within a year, or leave it out for none", "deadline is %s", quoted(s))
+		r.refuse(place, path, deadlineRemedy, "deadline is %s: %s", quoted(s), wrong)
+	case dated && !at.After(now):
+		r.refuse(place, path, deadlineRemedy, "deadline is %s, and it is %s now", quoted(s), now.UTC().Format(time.RFC3339))
+	case dated && at.Sub(now) > year:
+		r.refuse(place, path, "write one within a year, or leave it out for none", "deadline is %s", quoted(s))
 	default:
 		r.job.Spec.Policy.Deadline = at.UTC()
 	}
@@ -165,6 +172,34 @@ func (r *reader) readMinSaving(path string, n *yaml.Node) {
 	}
 	r.job.Spec.Policy.Spot.MinSavingPct = v
 }
+
+// readWaitForSpot reads how long a job on auto would wait before on-demand. The
+// choice rests on the job's progress against its deadline instead.
+func (r *reader) readWaitForSpot(path string, n *yaml.Node) {
+	if n.Tag != "!!bool" {
+		if _, ok := r.span(path, n, time.Second, year); !ok {
+			return
+		}
+	} else if isFalse(n) {
+		return
+	}
+	r.warn(placeOf(n), path, "leave it out, or use policy: spot to wait without end", "%s changes nothing: a job on auto takes on-demand as soon as its progress falls behind, and not before", path)
+}
+
+// readTokens takes a job's size in a unit that trainers do not tell their progress in.
+func (r *reader) readTokens(path string, n *yaml.Node) {
+	s, ok := r.text(path, n)
+	if !ok {
+		return
+	}
+	if !tokens.MatchString(s) {
+		r.refuse(placeOf(n), path, "write a number such as 300M or 1.5B", "%s is %s", path, quoted(s))
+		return
+	}
+	r.warn(placeOf(n), path, "give work.steps, and work.hours_on for each model", "%s changes nothing: progress is told in steps", path)
+}
+
+var tokens = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,6})?[KMBT]?$`)
 
 func (r *reader) readHours(path string, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {

@@ -60,6 +60,7 @@ func (p Problem) where() string {
 // Error is everything for which a job file is refused, in the order of the file.
 type Error struct {
 	Problems []Problem
+	Warnings []Problem // what there is to say besides
 }
 
 // Error gives every problem, as Problem.String does.

@@ -19,34 +19,43 @@ const (
 // Options is what a job file is read with besides its text.
 type Options struct {
 	// Now is when it is read; a deadline such as +36h counts from its market time.
+	// Zero: nobody knows, and no date is judged.
 	Now events.Moment
 	// Env has the variables given on the command line. They win over the file's
-	// and supply those that the file leaves empty.
-	Env map[string]string
-	// Dir is what a relative workdir is relative to; empty leaves it as it is.
+	// and supply those that the file leaves empty. Secrets are the same for secrets.
+	Env     map[string]string
+	Secrets map[string]events.Secret
+	// Budget and Deadline, when given, win over the policy's. With a budget from
+	// the command line a file of SkyPilot's runs as it is.
+	Budget, Deadline string
+	// Dir is what a relative path on this machine is relative to; empty leaves it as it is.
 	Dir string
-	// Home replaces ~ in workdir; empty: ~ is refused.
+	// Home replaces ~ in a path on this machine; empty: ~ is refused.
 	Home string
-	// Stat looks whether the workdir is there (os.Stat); nil does not look.
+	// Stat looks whether what is to be packed is there (os.Stat); nil does not look.
 	Stat func(path string) (fs.FileInfo, error)
 }
 
 // Job is a job file that was understood.
 type Job struct {
-	Spec     events.JobSpec
-	Labels   map[string]string // resources.labels, for the job's attribution
-	Workdir  string            // directory to Pack; "" for none
-	Warnings []Problem         // warnings and notes, in the order of the file
+	Spec       events.JobSpec
+	Labels     map[string]string        // resources.labels, for the job's attribution
+	Workdir    string                   // directory to Pack; "" for none
+	Repository *Repository              // to fetch and Pack as the workdir; nil for none
+	Mounts     []Mount                  // to Pack besides
+	Secrets    map[string]events.Secret // Spec has their names
+	Warnings   []Problem                // warnings and notes, in the order of the file
 }
 
 // Read understands the job file src; name is what messages call it. If
 // anything in it cannot be done the error is an *Error that has every reason.
 //
-// Spec.Workdir is left nil: whoever packs Workdir knows where it went.
+// Spec.Workdir and Spec.Mounts are left empty: whoever packs knows where it went.
 func Read(name string, src []byte, opt Options) (Job, error) {
 	r := newReader(name, src, opt)
 	if root := r.document(); root != nil {
 		r.mapping("", root)
+		r.sealed()
 		r.environment()
 		r.together()
 		r.fits()
@@ -66,6 +75,8 @@ type reader struct {
 	at       map[string]place // where the value of each key that was read stands
 	values   int              // visited so far, aliases counted each time
 	envs     map[string]variable
+	secrets  map[string]secret
+	ref      string // workdir.ref
 	useSpot  *bool
 	base     events.Place // where resources itself says
 	variants []variant    // of any_of or ordered
@@ -81,7 +92,7 @@ type place struct{ line, col int }
 func newReader(name string, src []byte, opt Options) *reader {
 	r := &reader{
 		name: name, src: src, opt: opt,
-		keys: map[string]key{}, at: map[string]place{}, envs: map[string]variable{}, shown: map[int]string{},
+		keys: map[string]key{}, at: map[string]place{}, envs: map[string]variable{}, secrets: map[string]secret{}, shown: map[int]string{},
 	}
 	for _, k := range table() {
 		r.keys[k.path] = k
@@ -103,11 +114,12 @@ func (r *reader) result() (Job, error) {
 		return r.job, nil
 	}
 	inOrder(refused)
+	inOrder(r.job.Warnings)
 	if more := r.refusals - maxProblems; more > 0 {
 		refused = append(refused, Problem{File: r.name, Severity: Refused,
 			Message: fmt.Sprintf("and %d more problems", more), Remedy: "mend these first"})
 	}
-	return Job{}, &Error{refused}
+	return Job{}, &Error{refused, r.job.Warnings}
 }
 
 // say records a problem. Messages must not quote what may be a credential.

@@ -171,6 +171,10 @@ func TestReadValues(t *testing.T) {
 		{"alternatives may be every accelerator at every place",
 			"resources: {any_of: [{infra: aws, accelerators: [V100, T4]}, {infra: gcp, accelerators: [T4, V100]}]}", resources,
 			events.Resources{Accelerators: []events.Accelerator{{Model: "V100", Count: 1}, {Model: "T4", Count: 1}}, Places: []events.Place{{Seller: "aws"}, {Seller: "gcp"}}}},
+		{"alternatives keep what resources says about where", "resources: {cloud: aws, any_of: [{region: us-east-1}, {region: us-west-2}]}", resources,
+			events.Resources{Places: []events.Place{{Seller: "aws", Region: "us-east-1"}, {Seller: "aws", Region: "us-west-2"}}}},
+		{"spot and on-demand as alternatives are auto", "resources: {any_of: [{use_spot: true}, {use_spot: false}]}", mode, events.SpotAuto},
+		{"spot in every alternative is spot only", "resources: {any_of: [{infra: aws, use_spot: true}, {infra: gcp, use_spot: true}]}", mode, events.SpotOnly},
 		{"half a CPU is one", "resources: {cpus: 0.5+}", resources, events.Resources{VCPU: 1}},
 		{"memory has units", "resources: {memory: 512MB+}", resources, events.Resources{RAMMiB: 512}},
 		{"an empty key asks for nothing", "resources: {ports: , labels: {}, infra: ~, accelerators: []}", resources, events.Resources{}},
@@ -179,6 +183,15 @@ func TestReadValues(t *testing.T) {
 		{"use_spot false is on-demand only", "resources: {use_spot: False}", mode, events.OnDemandOnly},
 		{"YAML 1.1's yes is true", "resources: {use_spot: yes}", mode, events.SpotOnly},
 		{"use_spot absent is auto", "", mode, events.SpotAuto},
+
+		{"exit codes to restart on may be one", "resources: {job_recovery: {recover_on_exit_codes: 33}}", policy(func(p events.Policy) any { return p.RestartOnExit }), []int{33}},
+		{"exit codes to restart on are a set", "resources: {job_recovery: {recover_on_exit_codes: [34, 33, 34]}}", policy(func(p events.Policy) any { return p.RestartOnExit }), []int{33, 34}},
+		{"so many restarts", "resources: {job_recovery: {strategy: failover, max_restarts_on_errors: 3}}", policy(func(p events.Policy) any { return p.MaxRestarts }), 3},
+		{"no restarts at all", "resources: {job_recovery: {max_restarts_on_errors: 0}}", policy(func(p events.Policy) any { return p.MaxRestarts }), -1},
+		{"nobody said how many restarts", "", policy(func(p events.Policy) any { return p.MaxRestarts }), 0},
+		{"hooks on a preemption are kept in order", "config: {hooks: [{run: a, timeout: 30}, {run: b, events: [stop]}, {run: c, events: [preemption]}]}",
+			func(s events.JobSpec) any { return s.OnNotice }, []events.Hook{{Run: "a", TimeoutS: 30}, {Run: "c"}}},
+		{"what is switched off asks for nothing", "api_server_access: false\nresources: {autostop: false, network_tier: false}", resources, events.Resources{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -205,6 +218,7 @@ func TestReadPolicyValues(t *testing.T) {
 		{"an automatic interval is the trainer's own rhythm", "checkpoint: {interval: auto}", func(p events.Policy) any { return p.Checkpoint.IntervalS }, int64(0)},
 		{"an automatic framework is detected", "checkpoint: {framework: auto}", func(p events.Policy) any { return p.Checkpoint.Framework }, ""},
 		{"a signal may be short", "checkpoint: {on_notice: {signal: TERM}}", func(p events.Policy) any { return p.Checkpoint.Signal }, "SIGTERM"},
+		{"a job without progress is stalled after so long", "progress_timeout: 45m", func(p events.Policy) any { return p.ProgressTimeoutS }, int64(2700)},
 		{"one country needs no list", "countries: gb", func(p events.Policy) any { return p.Countries }, []string{"GB"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -282,6 +296,59 @@ func TestCommandLineVariablesAreCheckedToo(t *testing.T) {
 		_, err := Read("job.yaml", []byte(minimal), Options{Now: now, Env: env})
 		if ps := refusals(t, err); len(ps) != 1 || ps[0].Line != 0 || ps[0].Field != "envs" {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheCommandLineGivesBudgetAndDeadline(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, src, budget, deadline, wrong string }{
+		{"to a file that has none", "run: t\n", "$7", "+2h", ""},
+		{"over a file's own", "run: t\npolicy: {budget: 3, deadline: +9h}\n", "7", "2030-01-31T14:00:00Z", ""},
+		{"a budget that is none", minimal, "7 EUR", "+2h", "budget is"},
+		{"a deadline that is none", minimal, "7", "soon", "deadline is"},
+		{"a deadline gone by", minimal, "7", "2029-01-01T00:00:00Z", "deadline is"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			j, err := Read("job.yaml", []byte(tc.src), Options{Now: now, Budget: tc.budget, Deadline: tc.deadline})
+			if tc.wrong != "" {
+				if ps := refusals(t, err); len(ps) != 1 || ps[0].Line != 0 || !strings.Contains(ps[0].Message, tc.wrong) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if p := j.Spec.Policy; err != nil || p.Budget != 7*events.Dollar || !p.Deadline.Equal(now.Market.Add(2*time.Hour)) {
+				t.Errorf("budget %v, deadline %v, %v", p.Budget, p.Deadline, err)
+			}
+		})
+	}
+}
+
+func TestWithoutAClockNoDateIsJudged(t *testing.T) {
+	t.Parallel()
+	for line, good := range map[string]bool{
+		"deadline: 1999-01-01T00:00:00Z": true, "deadline: 9999-01-01T00:00:00Z": true, "deadline: +5h": true,
+		"deadline: +5000d": false, "deadline: 2030-03-31": false, "deadline: +1h\n  checkpoint: {interval: 2h}": false,
+	} {
+		_, err := Read("job.yaml", []byte("run: t\npolicy:\n  budget: 1\n  "+line+"\n"), Options{})
+		if (err == nil) != good {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestARepositoryIsToBeFetched(t *testing.T) {
+	t.Parallel()
+	for src, want := range map[string]Repository{
+		"{url: https://github.com/a/b.git, ref: v1.2}":              {"https://github.com/a/b.git", "v1.2"},
+		"{ref: feature/x-1, url: git@github.com:a/b.git}":           {"git@github.com:a/b.git", "feature/x-1"},
+		"{url: 'ssh://git@example.com:2222/a/b'}":                   {"ssh://git@example.com:2222/a/b", ""},
+		"{url: https://example.com/a, ref: 0a1b2c3d4e5f60718293a4}": {"https://example.com/a", "0a1b2c3d4e5f60718293a4"},
+	} {
+		j := mustRead(t, minimal+"workdir: "+src+"\n")
+		if j.Repository == nil || *j.Repository != want || j.Workdir != "" {
+			t.Errorf("%s: %+v, workdir %q", src, j.Repository, j.Workdir)
 		}
 	}
 }

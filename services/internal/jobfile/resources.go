@@ -84,21 +84,6 @@ func (r *reader) readUseSpot(path string, n *yaml.Node) {
 	}
 }
 
-// readRecovery reads the name of a strategy, or a mapping of settings.
-func (r *reader) readRecovery(path string, n *yaml.Node) {
-	if n.Kind == yaml.MappingNode {
-		r.mapping(path, n)
-		return
-	}
-	r.readStrategy(path, n)
-}
-
-func (r *reader) readStrategy(path string, n *yaml.Node) {
-	if s, ok := r.text(path, n); ok {
-		r.note(placeOf(n), path, "strategy %s is not consulted: a job that loses its machine is carried on wherever it is cheapest to finish", quoted(s))
-	}
-}
-
 const maxLabels = 64
 
 func (r *reader) readLabels(path string, n *yaml.Node) {

@@ -48,6 +48,13 @@ func (r *reader) readFramework(path string, n *yaml.Node) {
 	}
 }
 
+// readVerify takes what is done anyway.
+func (r *reader) readVerify(path string, n *yaml.Node) {
+	if v, ok := r.yesNo(path, n); ok && !v {
+		r.warn(placeOf(n), path, "leave it out", "%s changes nothing: every checkpoint is verified before it is restored", path)
+	}
+}
+
 func (r *reader) readMarker(path string, n *yaml.Node) {
 	s, ok := r.text(path, n)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 
 var (
 	secretName  = regexp.MustCompile(`(?i)(secret|passw(or)?d|passphrase|credential|api_?key|access_?key|private_?key|auth_?token|access_?token|(^|_)token$)`)
-	secretValue = regexp.MustCompile(`AKIA[0-9A-Z]{16}|\b(hf|ghp|gho|ghs|glpat|github_pat|xox[abp]|sk|npm|dop_v1)[_-][A-Za-z0-9_-]{16,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|\beyJ[A-Za-z0-9_-]{10,}\.eyJ`)
+	secretValue = regexp.MustCompile(`AKIA[0-9A-Z]{16}|\b(hf|ghp|gho|ghs|glpat|github_pat|xox[abp]|sk|npm|dop_v1)[_-][A-Za-z0-9_-]{16,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|https?://[^/\s@]+@|\beyJ[A-Za-z0-9_-]{10,}\.eyJ`)
 	// hiddenField is a name that sounds like a credential's, or envs, and what is assigned to it.
 	hiddenField = regexp.MustCompile(`(?i)((\benvs|[a-z0-9_-]*(secret|token|passw(or)?d|passphrase|credential|api_?key|access_?key|private_?key)[a-z0-9_-]*)["']?\s*[:=]\s*)\S.*$`)
 )

@@ -14,13 +14,7 @@ func (r *reader) suggest(path, name string) string {
 			here = append(here, leaf(k.path))
 		}
 	}
-	best, distance := "", 1+min(2, len(name)/3)
-	for _, k := range here {
-		if d := edits(strings.ToLower(name), k); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best != "" {
+	if best := Nearest(strings.ToLower(name), here); best != "" {
 		return "did you mean " + best + "?"
 	}
 	for _, k := range table() {
@@ -30,6 +24,21 @@ func (r *reader) suggest(path, name string) string {
 	}
 	slices.Sort(here)
 	return "remove it; the keys here are " + strings.Join(here, ", ")
+}
+
+// Nearest is the one of names that word was most likely meant to be, or "" when
+// none is near. Of equals it is the first.
+func Nearest(word string, names []string) string {
+	best, distance := "", 1+min(2, max(1, len(word)/3))
+	if len(word) < 2 {
+		distance = 1
+	}
+	for _, n := range names {
+		if d := edits(word, n); d < distance {
+			best, distance = n, d
+		}
+	}
+	return best
 }
 
 func parent(path string) string {

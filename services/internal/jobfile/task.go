@@ -21,6 +21,15 @@ func (r *reader) readName(path string, n *yaml.Node) {
 	r.job.Spec.Name = s
 }
 
+func (r *reader) readRun(path string, n *yaml.Node) {
+	s, ok := r.commands(path, n)
+	if ok && strings.TrimSpace(s) == "" {
+		r.refuse(placeOf(n), path, "write the command that trains", "run is empty: the job would do nothing")
+		return
+	}
+	r.job.Spec.Run = s
+}
+
 func (r *reader) readNodes(path string, n *yaml.Node) {
 	if v, ok := r.whole(path, n, 1, 10_000); ok && v > 1 {
 		r.refuse(placeOf(n), path, "set num_nodes: 1, or leave it out", "num_nodes is %d: machines are not bought in gangs yet", v)
@@ -29,7 +38,7 @@ func (r *reader) readNodes(path string, n *yaml.Node) {
 
 func (r *reader) readWorkdir(path string, n *yaml.Node) {
 	if n.Kind == yaml.MappingNode {
-		r.refuse(placeOf(n), path, "clone it and give the directory, or clone it in setup", "workdir from a repository is not read yet")
+		r.mapping(path, n)
 		return
 	}
 	s, ok := r.text(path, n)

@@ -10,6 +10,7 @@ import (
 // together checks what keys mean to each other, and says the defaults aloud.
 func (r *reader) together() {
 	r.required()
+	r.repository()
 	r.alternatives()
 	r.spotMode()
 	r.saving()
@@ -35,12 +36,19 @@ func (r *reader) required() {
 	if _, ok := r.at["run"]; !ok {
 		r.refuse(place{1, 1}, "run", "write run: with the command that trains", "run is missing: the job would do nothing")
 	}
+	if r.opt.Deadline != "" {
+		r.deadline(place{}, "policy.deadline", r.opt.Deadline)
+	}
+	if r.opt.Budget != "" {
+		r.budget(place{}, "policy.budget", r.opt.Budget)
+		return
+	}
 	if _, ok := r.at["policy.budget"]; !ok {
 		at := place{1, 1}
 		if p, ok := r.at["policy"]; ok {
 			at = p
 		}
-		r.refuse(at, "policy.budget", "write policy: {budget: $120} with the most the job may ever cost", "policy.budget is missing: nothing is bought without a limit")
+		r.refuse(at, "policy.budget", "write policy: {budget: $120} with the most the job may ever cost, or give --budget", "policy.budget is missing: nothing is bought without a limit")
 	}
 }
 
@@ -95,7 +103,7 @@ func (r *reader) limits() {
 			r.warn(r.at["policy.work.hours_on"], "policy.work.hours_on", "add a line for each, or one for *", "no hours are given for %s: how long the job takes there cannot be told", strings.Join(missing, ", "))
 		}
 	}
-	if p.Deadline.IsZero() && r.at["policy.deadline"] == (place{}) {
+	if p.Deadline.IsZero() && r.at["policy.deadline"] == (place{}) && r.opt.Deadline == "" {
 		r.note(place{}, "policy.deadline", "there is no deadline: the job waits for cheap capacity as long as its budget lasts")
 	}
 }

@@ -18,19 +18,25 @@ import (
 // script reads commands: text with line breaks, kept as written.
 func script(into func(*events.JobSpec) *string) func(*reader, string, *yaml.Node) {
 	return func(r *reader, path string, n *yaml.Node) {
-		s, ok := r.text(path, n)
-		if !ok {
-			return
+		if s, ok := r.commands(path, n); ok {
+			*into(&r.job.Spec) = s
 		}
-		if strings.ContainsRune(s, 0) {
-			r.refuse(placeOf(n), path, "remove it", "%s has a NUL, which no command can", path)
-			return
-		}
-		if strings.ContainsFunc(s, turnsText) {
-			r.warn(placeOf(n), path, "remove them, or read what runs with care", "%s has invisible characters that change the order in which text is shown", path)
-		}
-		*into(&r.job.Spec) = s
 	}
+}
+
+func (r *reader) commands(path string, n *yaml.Node) (string, bool) {
+	s, ok := r.text(path, n)
+	if !ok {
+		return "", false
+	}
+	if strings.ContainsRune(s, 0) {
+		r.refuse(placeOf(n), path, "remove it", "%s has a NUL, which no command can", path)
+		return "", false
+	}
+	if strings.ContainsFunc(s, turnsText) {
+		r.warn(placeOf(n), path, "remove them, or read what runs with care", "%s has invisible characters that change the order in which text is shown", path)
+	}
+	return s, true
 }
 
 // whole reads a whole number, in digits only: no 1_000, 0x10, 1e3 or 1:30.

@@ -76,3 +76,7 @@ func (p *prices) newest() time.Time {
 	defer p.mu.Unlock()
 	return p.seen
 }
+
+func (p *prices) runs() []func(context.Context) error {
+	return []func(context.Context) error{p.watchOffers, p.watchLeases}
+}

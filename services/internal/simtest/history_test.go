@@ -19,7 +19,8 @@ import (
 type message struct {
 	stream   string
 	sequence uint64
-	text     string // subject, headers and body
+	at       time.Time // when the bus took it
+	text     string    // subject, headers and body
 	event    events.Event
 	err      error // why it is no event
 }
@@ -105,7 +106,7 @@ func describe(name string, m jetstream.Msg, meta *jetstream.MsgMetadata) message
 	}
 	b.WriteString(" ")
 	b.Write(m.Data())
-	out := message{stream: name, sequence: meta.Sequence.Stream, text: b.String()}
+	out := message{stream: name, sequence: meta.Sequence.Stream, at: meta.Timestamp, text: b.String()}
 	out.event, out.err = events.Decode(events.Message{Subject: m.Subject(), Header: m.Headers(), Body: m.Data()})
 	out.event.Position = meta.Sequence.Stream
 	return out

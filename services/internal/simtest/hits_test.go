@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -27,6 +28,18 @@ func (h *hits) get(what string) int {
 	return h.n[what]
 }
 
+// met says whether anything was whose name begins so.
+func (h *hits) met(prefix string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k := range h.n {
+		if strings.HasPrefix(k, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 func (h *hits) lines() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,10 +54,11 @@ func (h *hits) lines() []string {
 var kinds = []string{
 	"agent gives up in silence", "agent learns it is fenced", "answer lost after the effect", "bus dies", "bus restarts",
 	"bus: acknowledgement lost", "bus: append lost", "bus: append repeated", "bus: append unanswered, connection broken",
-	"feed: absurd price", "job cancelled", "job out of budget", "killed inside a save", "machine fails", "machine never boots",
+	"crash: " + anywhere, "feed: absurd price", "job cancelled", "job out of budget", "killed inside a save", "machine fails", "machine never boots", "machine taken after a fair warning",
+	"machine's wall clock is set",
 	"machine that nobody ordered", "notice withdrawn", "older checkpoint restored", "partition past the hold",
 	"partition past the silence limit", "partition within the hold", "pool runs empty", "reclaim with notice", "reclaim without notice",
-	"request delayed", "request lost", "request repeated", "seller answers nothing for minutes",
+	"request delayed", "request lost", "request repeated", "seller answers nothing for minutes", "seller behind the bus",
 	"seller: launch garbage", "seller: launch never answered", "seller: launch refused", "seller: launch refused after the effect",
 	"seller: launch slow", "seller: launch throttled", "seller: launch twice", "seller: launch unanswered",
 	"seller: list garbage", "seller: list partial", "seller: list refused", "seller: list slow", "seller: list twice", "seller: list unanswered",
@@ -57,18 +71,12 @@ var kinds = []string{
 // unmet lists what a run should have met by its length, in hours of all seeds, and has not.
 func (h *hits) unmet(hours float64) []string {
 	var out []string
-	if hours >= 180 {
-		for _, k := range kinds {
-			if h.get(k) == 0 {
-				out = append(out, k)
-			}
-		}
+	if hours < 100 { // 'make sim' has 120; every place of death is met in a test of its own
+		return nil
 	}
-	if hours >= 360 {
-		for _, p := range crashPoints() {
-			if h.get("crash: "+p) == 0 {
-				out = append(out, "crash: "+p)
-			}
+	for _, k := range kinds {
+		if h.get(k) == 0 {
+			out = append(out, k)
 		}
 	}
 	return out

@@ -26,6 +26,10 @@ type job struct {
 	asked   bool            // it was submitted
 }
 
+// agentPatience is how long an agent waits for a save it has asked for, unless the
+// job's policy says how long one takes: three times agent.Config.Grace.
+const agentPatience = 30 * time.Second
+
 // drawJobs draws what there is to do.
 func (w *world) drawJobs() {
 	for n := range w.opt.jobs {
@@ -46,17 +50,21 @@ func (w *world) drawJobs() {
 		switch kind := c.below(8, "kind", n); {
 		case kind == 0 && w.opt.trouble.cancels:
 			j.cancel = j.at + c.between(10*time.Second, takes, "cancel", n)
-		case kind == 1 && w.opt.trouble.cancels:
+		case kind == 1 && w.opt.trouble.cancels, w.opt.trouble.tight:
 			j.tight = true // its owner thinks that it takes half as long
 			market /= 2
 			budget = events.Cost(events.DollarPerHour, market)*3/2 + events.Dollar/4
+		}
+		grace := int64(0)
+		if slow := j.work.step + j.work.saving + 10*time.Second; slow > agentPatience {
+			grace = int64(slow / time.Second) // as its owner has to say
 		}
 		modes := []events.SpotMode{events.SpotAuto, events.SpotAuto, events.SpotAuto, events.SpotOnly, events.OnDemandOnly}
 		j.spec = events.JobSpec{
 			Name: fmt.Sprint("job-", n), Run: "train",
 			Policy: events.Policy{
 				Budget:     budget,
-				Checkpoint: events.CheckpointPolicy{Framework: "hf", Signal: "SIGUSR1"},
+				Checkpoint: events.CheckpointPolicy{Framework: "hf", Signal: "SIGUSR1", GraceS: grace},
 				Spot:       events.SpotPolicy{Mode: modes[c.below(len(modes), "mode", n)]},
 				Work:       events.Work{Steps: j.work.steps, HoursOnS: map[string]int64{"*": int64(market / time.Second)}},
 			},
@@ -81,7 +89,7 @@ func (w *world) person(about string) (*person, error) {
 	if err != nil {
 		return nil, err
 	}
-	creds, err := op.Person(personName, natsbus.Validity{From: time.Now()})
+	creds, err := op.Person(personName, string(console.Admin), natsbus.Validity{From: time.Now()})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +97,7 @@ func (w *world) person(about string) (*person, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &person{w, console.NewClient(nc, personName), nc.Close}, nil
+	return &person{w, console.NewClient(nc, console.Admin, personName), nc.Close}, nil
 }
 
 // insist asks until there is an answer.

@@ -33,10 +33,18 @@ type machine struct {
 	procs  *agenttest.Machine
 	starts int
 
-	mu      sync.Mutex
-	warned  bool
-	by      time.Time // the deadline of the warning
-	offline []window
+	mu       sync.Mutex
+	warned   bool
+	by       time.Time // the deadline of the warning
+	offline  []window
+	renewals []time.Time   // answered
+	held     time.Time     // when the newest answered renewal was sent
+	paidBy   time.Time     // as it was answered; zero: not limited
+	gap      time.Duration // the newest without an answer that was longer than the hold
+	back     time.Time     // when it ended
+	gapPaid  time.Time     // paidBy then
+	set      int           // how often its wall clock was
+	spoiled  []window      // requests that went wrong
 }
 
 // window is a stretch of time.
@@ -89,6 +97,9 @@ func (m *machine) live() {
 		return
 	}
 	m.w.trace("agent of %s ended: %v", m.boot.Lease, err)
+	if errors.Is(err, agent.ErrSilent) {
+		m.silent()
+	}
 	for _, known := range []struct {
 		err error
 		hit string
@@ -118,17 +129,13 @@ func (m *machine) runAgent() error {
 	}
 	defer bus.Close()
 	began := time.Now()
-	skew := m.w.chance.between(-time.Hour, time.Hour, "skew", m.id)
-	if m.w.opt.trouble == quiet {
-		skew = 0
-	}
 	return agent.Run(m.ctx, agent.Config{
 		Bootstrap: m.boot, Dir: filepath.Join(m.w.dir, "machines", string(m.id)), Control: &control{Control: bus, m: m},
 		Metadata: metadata{m}, Processes: m.procs,
 		OpenStore:   func(events.StoreGrant) (checkpoint.Store, error) { return m.w.store, nil },
 		NoticeEvery: time.Second, WatchEvery: 3 * time.Second, Quiet: -1, LogEvery: 20 * time.Second,
 		Elapsed: func() time.Duration { return time.Since(began) + time.Hour }, Log: log,
-		Now:  func() time.Time { return time.Now().Add(skew) },
+		Now:  func() time.Time { return time.Now().Add(m.skew(began)) },
 		Turn: func(part string) { turn(m.actor(part)) },
 	})
 }
@@ -203,6 +210,7 @@ func (c *control) ask(ctx context.Context, v events.Verb, do func(context.Contex
 		return do(ctx)
 	}
 	about := []any{"how", m.id, v, n}
+	defer m.spoil(time.Now())
 	switch m.w.chance.below(4, about...) {
 	case 0:
 		m.w.hits.add("request lost")
@@ -229,13 +237,26 @@ func (c *control) ask(ctx context.Context, v events.Verb, do func(context.Contex
 
 // Join implements agent.Control.
 func (c *control) Join(ctx context.Context, r events.JoinRequest) (reply events.JoinReply, err error) {
+	sent := time.Now()
 	err = c.ask(ctx, events.VerbJoin, func(ctx context.Context) (err error) { reply, err = c.Control.Join(ctx, r); return err })
+	if err == nil {
+		c.m.renewed(sent, events.RenewReply{}) // joining holds as a renewal does
+	}
 	return reply, err
 }
 
 // Renew implements agent.Control.
 func (c *control) Renew(ctx context.Context, h events.Heartbeat) (reply events.RenewReply, err error) {
-	err = c.ask(ctx, events.VerbRenew, func(ctx context.Context) (err error) { reply, err = c.Control.Renew(ctx, h); return err })
+	sent := time.Now()
+	err = c.ask(ctx, events.VerbRenew, func(ctx context.Context) (err error) {
+		if reply, err = c.Control.Renew(ctx, h); err == nil {
+			c.m.heard()
+		}
+		return err
+	})
+	if err == nil {
+		c.m.renewed(sent, reply)
+	}
 	return reply, err
 }
 
@@ -246,6 +267,7 @@ func (c *control) Notice(ctx context.Context, r events.NoticeRequest) error {
 
 // Commit implements agent.Control.
 func (c *control) Commit(ctx context.Context, r events.CommitRequest) error {
+	c.m.committing()
 	return c.ask(ctx, events.VerbCommit, func(ctx context.Context) error { return c.Control.Commit(ctx, r) })
 }
 

@@ -1,11 +1,13 @@
 package simtest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/bidder/provider/providertest"
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/services/internal/console"
 )
 
 // machines checks I-4 and I-12 against what the seller knows.
@@ -196,5 +198,50 @@ func (r *record) calls() {
 	}
 	if most := int(w.opt.hours * 3600 / 3); lists > most {
 		w.fail("I-22: %d lists in %v hours", lists, w.opt.hours)
+	}
+}
+
+// bills checks I-9 for what people are told: every line of every bill is what the
+// seller's meter says of that machine, and a bill's figures are the sums of its lines.
+func (w *world) bills(v *verdicts) {
+	bills, err := insist[[]console.Bill](w, "bills", console.GetBill, console.Query{})
+	if err != nil {
+		v.wrong = append(v.wrong, fmt.Sprintf("the bills cannot be had: %v", err))
+		return
+	}
+	meter := map[events.LeaseID]events.MicroUSD{}
+	for _, l := range w.fake.Invoice() {
+		meter[events.LeaseID(l.Token)] += l.Amount
+	}
+	strays := map[events.LeaseID]bool{} // a second machine under a token is charged under a lease of its own
+	for _, m := range v.history["JOBS"] {
+		if f, ok := m.event.Fact.(events.LeaseTerminating); ok && f.Instance != "" {
+			strays[events.LeaseID(m.event.Aggregate.ID)] = true
+		}
+	}
+	wrong := func(format string, args ...any) { v.wrong = append(v.wrong, "I-9: "+fmt.Sprintf(format, args...)) }
+	for _, b := range bills {
+		var compute, credits, total events.MicroUSD
+		for _, l := range b.Lines {
+			if l.State != "settled" {
+				continue
+			}
+			var segments events.MicroUSD
+			for _, s := range l.Segments {
+				segments += s.Amount
+				if s.Category == "credit" {
+					credits += s.Amount
+				} else {
+					compute += s.Amount
+				}
+			}
+			total += l.Amount
+			if segments != l.Amount || l.Amount != meter[l.Lease] && len(strays) == 0 {
+				wrong("the bill of job %s has %s for lease %s, its segments %s, the seller's meter %s", b.Job, l.Amount, l.Lease, segments, meter[l.Lease])
+			}
+		}
+		if b.Total != total || b.Compute != compute || b.Credits != credits {
+			wrong("the bill of job %s says %s = %s + %s; its lines come to %s = %s + %s", b.Job, b.Total, b.Compute, b.Credits, total, compute, credits)
+		}
 	}
 }

@@ -56,6 +56,7 @@ func (w *world) judge() *verdicts {
 	for _, id := range w.order {
 		r.job(w.jobs[id], r.story(id))
 	}
+	r.due(h)
 	r.machines()
 	r.books(h["MONEY"])
 	r.calls()
@@ -99,6 +100,8 @@ func (r *record) ending(j *job, s *story) {
 			w.fail("I-2: job %s succeeded without the checkpoint of its last step, %d: %+v", j.id, j.work.steps, newest)
 		}
 	case s.ended.Outcome == events.Cancelled && !stopped.IsZero():
+	case r.w.ruined[j.id] && s.ended.Outcome == events.Failed && strings.Contains(s.ended.Reason, "none can be restored"):
+		w.hits.add("job ended for want of a checkpoint")
 	case s.ended.Outcome == events.OutOfBudget && j.tight:
 		w.hits.add("job out of budget")
 	default:
@@ -177,8 +180,23 @@ func (r *record) resumed(s *story, p placing, run *run) {
 	if named != want {
 		r.w.fail("I-7: job %s, epoch %d: placed to resume from step %d, the newest committed is %d", s.id, p.Epoch, named, want)
 	}
-	if run.from != want && len(s.rejected) == 0 {
-		r.w.fail("I-7: job %s, epoch %d: resumed from step %d instead of %d", s.id, p.Epoch, run.from, want)
+	if len(p.good) == 0 {
+		if run.from != 0 {
+			r.w.fail("I-7: job %s, epoch %d: began at step %d, and nothing was committed", s.id, p.Epoch, run.from)
+		}
+		return
+	}
+	left := slices.DeleteFunc(slices.Clone(p.good), func(c commit) bool {
+		return slices.Contains(s.refusals, refusal{c.Checkpoint.Name, run.epoch})
+	})
+	switch is := func(c commit) bool { return c.Checkpoint.Step == run.from }; {
+	case len(left) == 0, !slices.ContainsFunc(left, is):
+		r.w.fail("I-7: job %s, epoch %d: began at step %d, which is none of %d committed checkpoints that were not refused", s.id, p.Epoch, run.from, len(left))
+	case is(left[len(left)-1]):
+	case r.w.damaged[s.id]: // that it was refused could not be told
+		r.w.hits.add("older checkpoint restored without a word")
+	default:
+		r.w.fail("I-7: job %s, epoch %d: resumed from step %d instead of %d", s.id, p.Epoch, run.from, left[len(left)-1].Checkpoint.Step)
 	}
 }
 
@@ -241,20 +259,22 @@ func (r *record) warned(s *story, from, to placing, old, next *run) {
 	}
 	w.hits.add("machine taken after a fair warning")
 	if next.from < done {
-		// Counted, not refused: an answer that was lost on the way may be why.
-		w.hits.add("fair warning not used in full")
-		w.trace("job %s was at step %d when the seller warned of the end of epoch %d, %s ahead; it resumed from step %d", s.id, done, from.Epoch, n.Deadline.Sub(n.Seen), next.from)
+		w.fail("I-8: job %s was at step %d when the seller warned of the end of epoch %d, %s ahead; nobody was away, no request and no upload went wrong, and it resumed from step %d",
+			s.id, done, from.Epoch, n.Deadline.Sub(n.Seen), next.from)
 	}
 }
 
-// disturbed says whether anybody was away in a stretch of time.
+// disturbed says whether anybody was away in a stretch of time, or a request of the
+// machine's or an operation of the store went wrong.
 func (w *world) disturbed(machine string, from, to time.Time) bool {
 	all := slices.Clone(w.outages)
 	if m := w.machine(events.InstanceID(machine)); m != nil {
 		m.mu.Lock()
 		all = append(all, m.offline...)
+		all = append(all, m.spoiled...)
 		m.mu.Unlock()
 	}
+	all = append(all, w.spoiled...)
 	return slices.ContainsFunc(all, func(o window) bool { return o.from.Before(to) && o.to.After(from) })
 }
 

@@ -22,6 +22,7 @@ import (
 type life struct {
 	w      *world
 	n      int
+	k      int // which replica
 	ctx    context.Context
 	cancel context.CancelFunc
 	link   *link
@@ -34,18 +35,18 @@ type life struct {
 	latest time.Time      // of the newest append
 }
 
-// planes keeps a control plane running until stop: whenever one dies, another
-// starts from what is on the disk.
-func (w *world) planes(stop <-chan struct{}) {
+// planes keeps a replica of the control plane running until stop: whenever one
+// dies, another starts from what is on the disk.
+func (w *world) planes(k int, stop <-chan struct{}) {
 	for n := 1; ; n++ {
-		l := w.newLife(n)
+		l := w.newLife(k, n)
 		from := time.Now()
 		if !w.start(l, stop) {
 			l.close()
 			return
 		}
-		w.outage(from)
-		w.trace("control plane %d runs", n)
+		l.outage(from)
+		w.trace("control plane %s runs", l)
 		select {
 		case <-l.ctx.Done():
 			<-l.ended
@@ -54,7 +55,7 @@ func (w *world) planes(stop <-chan struct{}) {
 				w.fail("the control plane ended by itself: %v", err)
 			}
 		case <-stop:
-			turn("plane-stop")
+			turn(l.actor("plane-stop"))
 			l.cancel()
 			if err := <-l.ended; err != nil {
 				w.fail("the control plane did not stop in order: %v", err)
@@ -64,27 +65,58 @@ func (w *world) planes(stop <-chan struct{}) {
 		}
 		from = time.Now()
 		l.close()
-		w.trace("control plane %d is gone", n)
-		sleep(w.ctx, w.chance.between(time.Second, 90*time.Second, "restart", n))
-		turn("plane-restart")
-		w.outage(from)
+		w.trace("control plane %s is gone", l)
+		sleep(w.ctx, w.chance.between(time.Second, 90*time.Second, "restart", n, k))
+		turn(l.actor("plane-restart"))
+		l.outage(from)
 	}
 }
 
-func (w *world) newLife(n int) *life {
-	l := &life{w: w, n: n, link: newLink(w.current), ended: make(chan error, 1), count: map[string]int{}}
+// String numbers a life, and names its replica if there are several.
+func (l *life) String() string {
+	if l.w.opt.replicas < 2 {
+		return fmt.Sprint(l.n)
+	}
+	return fmt.Sprintf("%d of replica %d", l.n, l.k)
+}
+
+// actor is a part of this replica, which has an instant of its own.
+func (l *life) actor(part string) string {
+	if l.k == 0 {
+		return part
+	}
+	return fmt.Sprintf("%s-%d", part, l.k)
+}
+
+func (l *life) turn(part string) { turn(l.actor(part)) }
+
+// jitter keeps apart what would come back to the bus at the same instant.
+func (l *life) jitter(part string) func(time.Duration) time.Duration {
+	own := time.Duration(1 + chance(0).draw(l.actor(part))%uint64(time.Millisecond))
+	return func(most time.Duration) time.Duration { return min(own, most-1) }
+}
+
+// outage notes that nobody was there: requests go to the first replica alone.
+func (l *life) outage(from time.Time) {
+	if l.k == 0 {
+		l.w.outage(from)
+	}
+}
+
+func (w *world) newLife(k, n int) *life {
+	l := &life{w: w, k: k, n: n, link: newLink(w.current), ended: make(chan error, 1), count: map[string]int{}}
 	l.ctx, l.cancel = context.WithCancel(w.ctx)
 	l.link.wire = &wire{judge: l.judge, die: l.die}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.life = l
+	w.lives[k] = l
 	return l
 }
 
 // start tries until the control plane runs; false: it was told to stop before.
 func (w *world) start(l *life, stop <-chan struct{}) bool {
 	for {
-		turn("plane-start")
+		l.turn("plane-start")
 		err := l.open()
 		if err == nil {
 			return true
@@ -98,7 +130,7 @@ func (w *world) start(l *life, stop <-chan struct{}) bool {
 			w.fail("a stream has regressed: %v", err)
 			return false
 		}
-		w.trace("control plane %d does not start: %v", l.n, err)
+		w.trace("control plane %s does not start: %v", l, err)
 		select {
 		case <-stop:
 			return false
@@ -112,7 +144,7 @@ func (l *life) connect(name string, mint func(string) (natsbus.Credentials, erro
 	if err != nil {
 		return nil, err
 	}
-	nc, err := natsbus.Connect(natsbus.ConnConfig{Server: l.link, Credentials: creds, Name: name, Log: l.w.log.Named("bus")})
+	nc, err := natsbus.Connect(natsbus.ConnConfig{Server: l.link, Credentials: creds, Name: name, Log: l.w.log.Named("bus"), Jitter: l.jitter(name)})
 	if err == nil {
 		l.conns = append(l.conns, nc)
 	}
@@ -122,7 +154,7 @@ func (l *life) connect(name string, mint func(string) (natsbus.Credentials, erro
 // open does what the one-machine system does at its start, without its files and seller.
 func (l *life) open() error {
 	w := l.w
-	op, err := natsbus.OpenOperator(natsbus.OperatorConfig{Dir: w.path("operator"), Entropy: w.chance.entropy("operator", l.n), Now: time.Now})
+	op, err := natsbus.OpenOperator(natsbus.OperatorConfig{Dir: w.path("operator"), Entropy: w.chance.entropy("operator", l.n, l.k), Now: time.Now})
 	if err != nil {
 		return err
 	}
@@ -134,12 +166,12 @@ func (l *life) open() error {
 	if err != nil {
 		return err
 	}
-	log, err := natsbus.New(nc, natsbus.Options{Log: w.log.Named("log"), Wrap: l.wrap})
+	log, err := natsbus.New(nc, natsbus.Options{Log: w.log.Named("log"), Wrap: l.wrap, Jitter: l.jitter("log")})
 	if err != nil {
 		return err
 	}
 	marks, err := natsbus.OpenHighWater(natsbus.HighWaterConfig{
-		Conn: nc, JS: log.JetStream(), File: filepath.Join(w.dir, "highwater.json"), Every: time.Minute, Log: w.log,
+		Conn: nc, JS: log.JetStream(), File: filepath.Join(w.dir, l.actor("highwater")+".json"), Every: time.Minute, Log: w.log,
 	})
 	if err != nil {
 		return err
@@ -150,11 +182,15 @@ func (l *life) open() error {
 	if err := natsbus.Declare(l.ctx, log.JetStream(), 1); err != nil {
 		return err
 	}
+	seller, err := l.road(nc)
+	if err != nil {
+		return err
+	}
 	p, err := plane.New(plane.Config{
 		Conn: nc, Log: log, Operator: op, Accounts: natsbus.NewAccounts(op, pusher), Store: w.store, Grant: events.StoreGrant{Kind: "sim"},
-		Sellers: map[string]provider.Provider{sellerName: provider.Stack(w.journal, provider.StackConfig{Seller: sellerName})},
+		Sellers: map[string]provider.Provider{sellerName: seller},
 		Clock:   w.clock, Timers: w.timers, Poll: 15 * time.Second, URL: "nats://bus.invalid:4222", Org: org, Mark: "sim", Now: time.Now, Version: "sim",
-		Logger: w.log, Crash: l.point, Turn: turn, Parallel: 1,
+		Logger: w.log, Crash: l.point, Turn: l.turn, Parallel: 1,
 	})
 	if err != nil {
 		return err
@@ -208,7 +244,7 @@ func (l *life) wrap(s events.Subscription, h natsbus.Handler) natsbus.Handler {
 		actor += caller()
 	}
 	return func(ctx context.Context, e events.Event) error {
-		turn(actor)
+		l.turn(actor)
 		if s.Name == "" {
 			return h(ctx, e)
 		}
@@ -246,7 +282,7 @@ func (l *life) point(name string) {
 		return
 	}
 	l.w.hits.add("crash: " + name)
-	l.w.trace("control plane %d dies at %q", l.n, name)
+	l.w.trace("control plane %s dies at %q", l, name)
 	l.die()
 }
 
@@ -266,17 +302,25 @@ func (l *life) judge(c command) verdict {
 	if over {
 		return lose
 	}
+	if c.verb == "SUB" {
+		// The bus picks one of a queue group at random. So that a seed gives one
+		// history, only the first replica answers requests.
+		if l.k > 0 {
+			return lose
+		}
+		return pass
+	}
 	if truth && c.verb == "HPUB" {
 		f := strings.Split(event, ".")
 		name := f[0] + "." + f[len(f)-1]
 		if w.due("before append of " + name) {
 			w.hits.add("crash: before append of " + name)
-			w.trace("control plane %d dies before it appends %s", l.n, c.subject)
+			w.trace("control plane %s dies before it appends %s", l, c.subject)
 			return dead
 		}
 		if w.due("after append of " + name) {
 			w.hits.add("crash: after append of " + name)
-			w.trace("control plane %d dies after it appended %s", l.n, c.subject)
+			w.trace("control plane %s dies after it appended %s", l, c.subject)
 			return kill
 		}
 	}
@@ -284,7 +328,7 @@ func (l *life) judge(c command) verdict {
 		return pass
 	}
 	t := w.opt.trouble
-	about := []any{"wire", l.n, c.subject, n}
+	about := []any{"wire", l.n, l.actor(c.subject), n}
 	switch {
 	case strings.HasPrefix(c.subject, "$JS.ACK."):
 		if w.chance.hits(t.ack, about...) {

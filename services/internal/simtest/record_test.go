@@ -22,8 +22,8 @@ type story struct {
 	id       events.JobID
 	placed   []placing
 	kept     []commit
-	void     int
 	rejected map[string]bool
+	refusals []refusal
 	notices  map[int]*events.JobNoticed // by epoch; nil once withdrawn
 	ended    *events.JobEnded
 	endedAt  time.Time
@@ -34,7 +34,14 @@ type story struct {
 type placing struct {
 	events.JobPlaced
 	at     time.Time
-	newest *commit // kept and not rejected, when it was placed
+	newest *commit  // kept and not rejected, when it was placed
+	good   []commit // all of those, oldest first
+}
+
+// refusal is a checkpoint that an epoch could not restore.
+type refusal struct {
+	name  string
+	epoch int
 }
 
 type commit struct {
@@ -49,6 +56,7 @@ type purchase struct {
 	at       time.Time
 	launched bool
 	instance []events.InstanceID // every one that it ever named
+	wanted   []events.InstanceID // gone
 	ended    *events.LeaseEnded
 }
 
@@ -100,7 +108,7 @@ func (r *record) readJob(s *story, e events.Event) {
 		if n := len(s.placed); n > 0 && f.Epoch <= s.placed[n-1].Epoch {
 			r.w.fail("I-1: job %s was placed under epoch %d after %d", s.id, f.Epoch, s.placed[n-1].Epoch)
 		}
-		s.placed = append(s.placed, placing{f, e.Time, s.best()})
+		s.placed = append(s.placed, placing{f, e.Time, s.best(), s.good()})
 	case events.JobCommitted:
 		r.readCommit(s, e, f)
 	case events.JobNoticed:
@@ -109,6 +117,7 @@ func (r *record) readJob(s *story, e events.Event) {
 		s.notices[f.Epoch] = nil
 	case events.JobCheckpointRejected:
 		s.rejected[f.Checkpoint.Name] = true
+		s.refusals = append(s.refusals, refusal{f.Checkpoint.Name, f.Epoch})
 	case events.JobEnded:
 		if s.ended != nil {
 			r.w.fail("job %s ended twice", s.id)
@@ -117,6 +126,10 @@ func (r *record) readJob(s *story, e events.Event) {
 	case events.JobClosed:
 		s.closed = true
 	}
+}
+
+func (s *story) good() []commit {
+	return slices.DeleteFunc(slices.Clone(s.kept), func(c commit) bool { return s.rejected[c.Checkpoint.Name] })
 }
 
 func (s *story) best() *commit {
@@ -131,8 +144,7 @@ func (s *story) best() *commit {
 // readCommit keeps a commit of the epoch in force, and checks I-1 and what was committed.
 func (r *record) readCommit(s *story, e events.Event, f events.JobCommitted) {
 	if n := len(s.placed); n == 0 || s.placed[n-1].Epoch != f.Epoch || s.placed[n-1].Lease != f.Lease {
-		s.void++
-		r.w.hits.add("void commit in the stream")
+		r.w.fail("I-1: job %s: a commit of step %d under epoch %d was appended when that was over", s.id, f.Checkpoint.Step, f.Epoch)
 		return
 	}
 	if n := len(s.kept); n > 0 && s.kept[n-1].Epoch > f.Epoch {
@@ -162,6 +174,7 @@ func (r *record) readLease(id events.LeaseID, e events.Event) {
 		if f.Instance != "" {
 			p.instance = append(p.instance, f.Instance)
 		}
+		p.wanted = slices.Clone(p.instance)
 	case events.LeaseEnded:
 		if p.ended != nil {
 			r.w.fail("lease %s ended twice", id)

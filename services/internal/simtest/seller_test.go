@@ -1,9 +1,7 @@
 package simtest
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/spotferry/spotferry/bidder/provider"
@@ -48,6 +46,16 @@ func (w *world) misbehave(c providertest.Call) providertest.Fault {
 	about := []any{c.Op, c.About, w.asked[c.Op+c.About]}
 	if w.shut.Load() {
 		return providertest.Fault{Mode: providertest.Fail, Kind: provider.Transient}
+	}
+	switch {
+	case !w.chaotic():
+	case c.Op == provider.OpList && w.chance.hits(t.partial, append(about, "partial")...):
+		w.hits.add("seller: list partial")
+		return providertest.Fault{Mode: providertest.Partial}
+	case c.Op == provider.OpLaunch && w.chance.hits(t.lost, append(about, "lost")...):
+		w.hits.add("seller: launch unanswered")
+		return []providertest.Fault{{Mode: providertest.Lost}, {Mode: providertest.Hang}, {Mode: providertest.FailAfter, Kind: provider.Transient},
+			{Mode: providertest.Garbage}}[w.chance.below(4, append(about, "how lost")...)]
 	}
 	// Launches and ends are few: they go wrong more often.
 	often := map[string]float64{provider.OpLaunch: 4, provider.OpTerminate: 2}
@@ -177,47 +185,4 @@ func (w *world) storms() {
 			}
 		}
 	}
-}
-
-// journal is the seller as the control plane reaches it, with a note of every call.
-type journal struct {
-	provider.Provider
-	w *world
-
-	mu    sync.Mutex
-	calls []call
-}
-
-// call is one that reached the seller.
-type call struct {
-	op    string
-	about string // token or instance
-	at    time.Time
-}
-
-func (j *journal) note(op, about string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.calls = append(j.calls, call{op, about, time.Now()})
-}
-
-// Launch implements provider.Provider.
-func (j *journal) Launch(ctx context.Context, spec provider.LaunchSpec, token string) (provider.Instance, error) {
-	turn("launch-" + token) // whoever waited for a limiter or a pause woke with others
-	j.note(provider.OpLaunch, token)
-	return j.Provider.Launch(ctx, spec, token)
-}
-
-// Terminate implements provider.Provider.
-func (j *journal) Terminate(ctx context.Context, id events.InstanceID) error {
-	turn("terminate-" + string(id))
-	j.note(provider.OpTerminate, string(id))
-	return j.Provider.Terminate(ctx, id)
-}
-
-// List implements provider.Provider.
-func (j *journal) List(ctx context.Context) (provider.Listing, error) {
-	turn("list")
-	j.note(provider.OpList, "")
-	return j.Provider.List(ctx)
 }

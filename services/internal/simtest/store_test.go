@@ -22,6 +22,9 @@ func (w *world) objects(op mem.Op) mem.Fault {
 		return f
 	}
 	about := []any{"object fault", op.Verb, op.Name}
+	w.mu.Lock()
+	w.spoiled = append(w.spoiled, window{time.Now(), time.Now()})
+	w.mu.Unlock()
 	switch {
 	case op.Verb == mem.Put && w.chance.hits(0.4, about...):
 		w.hits.add("store: answer lost after a put")
@@ -53,7 +56,39 @@ func (w *world) rot() {
 		done[id] = true
 		w.hits.add("store: object damaged")
 		w.trace("of job %s object %s is damaged", id, name)
+		w.mu.Lock()
+		w.damaged[id] = true
+		w.mu.Unlock()
 		w.store.Edit(name, mem.Flipped(w.chance.below(1000, "bit", n)))
+	}
+}
+
+// ruin damages every checkpoint that a job has and takes its machine, once a job.
+func (w *world) ruin() {
+	for n := 0; sleep(w.ctx, w.chance.wait(w.opt.trouble.ruin, "ruin", n)); n++ {
+		turn("ruin")
+		if !w.chaotic() {
+			return
+		}
+		for _, i := range w.fake.Live() {
+			id := events.LeaseID(i.Token).Job()
+			prefix := checkpoint.Prefix(string(org), string(id))
+			names := slices.DeleteFunc(w.store.Names(), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+			if w.ruined[id] || len(names) == 0 || i.Foreign {
+				continue
+			}
+			w.mu.Lock()
+			w.ruined[id] = true
+			w.mu.Unlock()
+			w.fake.Kill(i.Instance, "seller")
+			for k, name := range w.store.Names() {
+				if strings.HasPrefix(name, prefix) {
+					w.store.Edit(name, []func([]byte) []byte{mem.Flipped(w.chance.below(1000, "ruin", k)), func([]byte) []byte { return nil }}[w.chance.below(2, "ruin how", k)])
+				}
+			}
+			w.hits.add("store: every checkpoint of a job lost")
+			w.trace("every checkpoint of job %s is lost", id)
+		}
 	}
 }
 

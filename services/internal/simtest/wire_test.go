@@ -8,7 +8,7 @@ import (
 
 // command is one line that a client sends, with its payload.
 type command struct {
-	verb    string // "PUB", "HPUB", ...
+	verb    string // "PUB", "HPUB", "SUB" of a queue group, "" of everything else
 	subject string
 	raw     []byte
 }
@@ -25,6 +25,9 @@ func commands(b []byte) []command {
 		f := strings.Fields(string(line))
 		size := len(line) + 2
 		c := command{}
+		if len(f) == 4 && f[0] == "SUB" {
+			c.verb, c.subject = f[0], f[1]
+		}
 		if len(f) > 2 && (f[0] == "PUB" || f[0] == "HPUB") {
 			n, err := strconv.Atoi(f[len(f)-1])
 			if err != nil || size+n+2 > len(b) {

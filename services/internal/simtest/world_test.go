@@ -44,21 +44,26 @@ type world struct {
 	journal *journal
 	foreign []events.InstanceID
 	shut    atomic.Bool // the seller answers nothing
+	far     bool        // the seller is a program of its own
 	store   *mem.Store
 	side    sideLog
-	flaw    func(*trainer) // of every trainer that has restored; nil: none
-	asked   map[string]int // calls of the seller, by what they are about
+	flaw    func(*trainer)                 // of every trainer that has restored; nil: none
+	asked   map[string]int                 // calls of the seller, by what they are about
+	wished  map[events.LeaseID][]time.Time // launches that the control plane wanted
 	jobs    map[events.JobID]*job
 	order   []events.JobID
 
 	mu       sync.Mutex
 	bus      *natsbus.Embedded
-	life     *life
+	lives    []*life // by replica
 	machines map[events.InstanceID]*machine
-	armed    map[string]bool // places where the control plane is to die
-	outages  []window        // the bus, the control plane or the seller was away
-	lied     []window        // the feed was absurd about a pool
-	forgot   []time.Time     // the bus lost what it held in memory
+	armed    map[string]bool       // places where the control plane is to die
+	outages  []window              // the bus, the control plane or the seller was away
+	lied     []window              // the feed was absurd about a pool
+	damaged  map[events.JobID]bool // an object of a checkpoint was
+	ruined   map[events.JobID]bool // every checkpoint was
+	spoiled  []window              // operations of the store that went wrong
+	forgot   []time.Time           // the bus lost what it held in memory
 	wrong    []string
 	notes    []string
 }
@@ -67,7 +72,7 @@ type world struct {
 func newWorld(t testing.TB, seed uint64, dir string, h *hits, o options) *world {
 	w := &world{
 		t: t, opt: o, chance: chance(seed), dir: dir, log: o.log, hits: h, began: time.Now(), timers: events.DefaultTimers(),
-		jobs: map[events.JobID]*job{}, machines: map[events.InstanceID]*machine{}, armed: map[string]bool{}, asked: map[string]int{},
+		jobs: map[events.JobID]*job{}, machines: map[events.InstanceID]*machine{}, armed: map[string]bool{}, asked: map[string]int{}, wished: map[events.LeaseID][]time.Time{}, damaged: map[events.JobID]bool{}, ruined: map[events.JobID]bool{},
 	}
 	if w.log == nil {
 		w.log = zap.NewNop()
@@ -75,7 +80,14 @@ func newWorld(t testing.TB, seed uint64, dir string, h *hits, o options) *world 
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.clock = trace.NewClock(w.began, time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), scale)
 	w.calmAt = w.began.Add(w.hours(0.62))
+	w.far = uint64(w.chance)%2 == 0
+	w.lives = make([]*life, max(o.replicas, 1))
 	w.store = mem.New(mem.Config{Plan: w.objects})
+	if o.trouble.everywhere {
+		for _, name := range crashPoints() {
+			w.armed[name] = name != anywhere
+		}
+	}
 	w.newSeller()
 	w.journal = &journal{Provider: w.fake, w: w}
 	w.drawJobs()
@@ -136,9 +148,12 @@ func (w *world) stamp() string {
 // run lets the world go on for its hours: trouble, then calm, then judgement.
 func (w *world) run() *verdicts {
 	w.bootBus()
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { defer close(stopped); w.planes(stop) }()
-	for _, part := range []func(){w.clockwork, w.prices, w.shortages, w.storms, w.busRestarts, w.crashes, w.closures, w.lies, w.rot} {
+	if w.far {
+		w.hits.add("seller behind the bus")
+		w.alive.Go(w.sells)
+	}
+	halt := w.startPlanes()
+	for _, part := range []func(){w.clockwork, w.prices, w.shortages, w.storms, w.busRestarts, w.crashes, w.closures, w.lies, w.rot, w.ruin} {
 		w.alive.Go(part)
 	}
 	for _, id := range w.order {
@@ -147,20 +162,28 @@ func (w *world) run() *verdicts {
 	time.Sleep(time.Until(w.began.Add(w.hours(1))))
 	turn("end")
 	v := w.judge()
+	w.bills(v)
 	before := w.answers("before")
-	close(stop)
-	<-stopped
-	stop, stopped = make(chan struct{}), make(chan struct{})
-	go func() { defer close(stopped); w.planes(stop) }()
+	halt()
+	halt = w.startPlanes()
 	if after := w.answers("after"); after != before && v.closed {
 		v.wrong = append(v.wrong, fmt.Sprintf("I-19: a control plane that was started anew answers otherwise:\n%s\n%s", before, after))
 	}
-	close(stop)
-	<-stopped
+	halt()
 	w.cancel()
 	w.alive.Wait()
 	w.haltBus()
 	return v
+}
+
+// startPlanes keeps every replica running until the returned function is called.
+func (w *world) startPlanes() (halt func()) {
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	for k := range max(w.opt.replicas, 1) {
+		running.Go(func() { w.planes(k, stop) })
+	}
+	return func() { close(stop); running.Wait() }
 }
 
 func (w *world) clockwork() { _ = w.fake.Run(w.ctx) }

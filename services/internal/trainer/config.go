@@ -41,6 +41,7 @@ type Config struct {
 	Fsync          bool          // flush each file and directory of a checkpoint to disk
 	Evidence       string        // file to append a row per step to; $SPOTFERRY_EVIDENCE_DIR/trainer.jsonl, or none
 	Progress       string        // file to keep the newest step in; $SPOTFERRY_PROGRESS_FILE, or none
+	StallAtStep    int           // do nothing any more after this step, and hear no signal: plays a hang; 0 never
 	ExitAtStep     int           // end without saving after this step: plays a crash; 0 never
 	ExitCode       int           // code to end with at ExitAtStep; 1
 }
@@ -60,6 +61,7 @@ func (c Config) Validate() error {
 	refuse(c.LogEvery < 0, "--log-every is %d: give the steps between lines, such as --log-every %d", c.LogEvery, defaultLogEvery)
 	refuse(c.Hidden < 0 || c.Hidden > maxHidden, "--hidden is %d: give a width from 1 to %d, such as --hidden %d", c.Hidden, maxHidden, defaultHidden)
 	refuse(c.StepInterval < 0, "--step-interval is %v: give a time such as 50ms, or 0 to run as fast as possible", c.StepInterval)
+	refuse(c.StallAtStep < 0, "--stall-at-step is %d: give a step to stall at such as 120", c.StallAtStep)
 	refuse(c.ExitAtStep < 0, "--exit-code-at-step is at step %d: give a step to crash at such as 120, or 7@120 for code 7", c.ExitAtStep)
 	refuse(c.ExitCode < 0 || c.ExitCode > 255, "--exit-code-at-step has code %d: give a code from 0 to 255, such as 7@120", c.ExitCode)
 	return errors.Join(errs...)

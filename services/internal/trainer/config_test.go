@@ -29,6 +29,7 @@ func TestBadConfigNamesTheFlagAndTheRemedy(t *testing.T) {
 		{"enormous width", func(c *Config) { c.Hidden = 1 << 30 }, []string{"--hidden is", "from 1 to"}},
 		{"negative pace", func(c *Config) { c.StepInterval = -1 }, []string{"--step-interval", "50ms"}},
 		{"crash in the past", func(c *Config) { c.ExitAtStep = -1 }, []string{"--exit-code-at-step", "120"}},
+		{"stall in the past", func(c *Config) { c.StallAtStep = -1 }, []string{"--stall-at-step", "120"}},
 		{"impossible code", func(c *Config) { c.ExitCode = 256 }, []string{"--exit-code-at-step", "255"}},
 		{"two mistakes at once", func(c *Config) { c.Steps, c.Hidden = -1, -1 }, []string{"--steps", "--hidden"}},
 		{"text that is not there", func(c *Config) { c.Text = "nowhere" }, []string{"--text", "nowhere", "leave the flag out"}},
@@ -82,14 +83,14 @@ func TestFlagsSetEveryField(t *testing.T) {
 	got.Flags(fs)
 	args := strings.Fields(`--steps 1 --save-every 2 --save-total-limit 3 --log-every 4 --output o --resume r
 		--ignore-resume --seed 5 --hidden 6 --text t --step-interval 7ms --fsync --evidence e --progress p
-		--exit-code-at-step 9@8`)
+		--exit-code-at-step 9@8 --stall-at-step 6`)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	want := Config{
 		Steps: 1, SaveEvery: 2, SaveTotalLimit: 3, LogEvery: 4, Output: "o", Resume: "r",
 		IgnoreResume: true, Seed: 5, Hidden: 6, Text: "t", StepInterval: 7 * time.Millisecond, Fsync: true,
-		Evidence: "e", Progress: "p", ExitAtStep: 8, ExitCode: 9,
+		Evidence: "e", Progress: "p", ExitAtStep: 8, ExitCode: 9, StallAtStep: 6,
 	}
 	if got != want {
 		t.Errorf("flags gave %+v, want %+v", got, want)

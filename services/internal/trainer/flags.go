@@ -26,6 +26,7 @@ func (c *Config) Flags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Fsync, "fsync", false, "flush every checkpoint to disk")
 	fs.StringVar(&c.Evidence, "evidence", "", "append a row per step to `FILE` (default $SPOTFERRY_EVIDENCE_DIR/trainer.jsonl)")
 	fs.StringVar(&c.Progress, "progress", "", "keep the newest step in `FILE` (default $SPOTFERRY_PROGRESS_FILE)")
+	fs.IntVar(&c.StallAtStep, "stall-at-step", 0, "after step `N` do nothing any more, for tests of trouble, 0 never does")
 	fs.Func("exit-code-at-step", "end without saving after step `N`, or CODE@N, for tests of trouble", c.setExitAtStep)
 }
 

@@ -201,3 +201,24 @@ func TestChildEndsWithTheCodeOfItsTrouble(t *testing.T) {
 		})
 	}
 }
+
+func TestChildThatStallsTellsItsStepAndHearsNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	progress := filepath.Join(dir, "progress.json")
+	c := startChild(t, nil, "--stall-at-step", "4", "--hidden", "8", "--save-every", "3", "--output", filepath.Join(dir, "out"), "--progress", progress)
+	c.until(func(line map[string]any) bool { return line["event"] == "stalled" })
+	data, err := os.ReadFile(progress)
+	if err != nil || !strings.Contains(string(data), `"step":4`) {
+		t.Errorf("progress %s, %v", data, err)
+	}
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	_ = c.cmd.Process.Signal(syscall.SIGUSR1)
+	_ = c.cmd.Process.Kill()
+	if code := c.end(); code != -1 {
+		t.Errorf("it ended with code %d before it was killed", code)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "out", "checkpoint-4")); err == nil {
+		t.Error("it saved after it had stalled")
+	}
+}

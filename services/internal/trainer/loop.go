@@ -57,6 +57,15 @@ func (l *loop) run(ctx context.Context) error {
 		if err := l.trainStep(started); err != nil {
 			return err
 		}
+		if l.state.step == l.StallAtStep {
+			if err := l.report(); err != nil {
+				return err
+			}
+			l.out.event("stalled", l.state.step, "")
+			for { // not even SIGTERM ends it, as with a hang in a driver
+				time.Sleep(time.Hour)
+			}
+		}
 	}
 	if err := l.save(); err != nil {
 		return err
