@@ -124,26 +124,26 @@ type Inputs struct {
 	CoolDowns []PoolUntil `json:"cool_downs,omitempty"`
 	LastMove  time.Time   `json:"market_last_move,omitzero"`
 
-	Voluntary  bool   `json:"voluntary,omitempty"`     // the job runs and nobody forces a move
-	Avoid      []Pool `json:"avoid,omitempty"`         // pools that just failed this job
-	Reclaims   int    `json:"reclaims,omitempty"`      // of this job within the last market hour
-	WindowS    int64  `json:"window_s"`                // market seconds from submission to the deadline; -1 none
-	WaitingS   int64  `json:"waiting_s,omitempty"`     // market seconds without a machine so far
-	AcquireS   int64  `json:"acquire_s"`               // market seconds to acquire on-demand, p99
-	SaveMS     int64  `json:"save_ms"`                 // market milliseconds a checkpoint keeps the trainer waiting
-	StateBytes int64  `json:"state_bytes,omitempty"`   // what a move has to carry
-	CommitMS   int64  `json:"commit_ms"`               // control milliseconds since the newest commit; -1 none
-	FreshMS    int64  `json:"fresh_ms"`                // a commit counts as fresh for this long
-	DwellS     int64  `json:"dwell_s"`                 // market seconds between voluntary moves
-	HorizonS   int64  `json:"horizon_s"`               // market seconds that a purchase is paid ahead
-	TeardownS  int64  `json:"teardown_s"`              // market seconds from asking for the end to the last billed moment
-	RetryMS    int64  `json:"retry_ms"`                // control milliseconds until a wait is looked at again
-	Scale      int64  `json:"scale"`                   // market seconds in a control second
-	Holds  []OpsHeld  `json:"holds,omitempty"`  // sellers and pools that nothing is bought from
-	Frozen *OpsFrozen `json:"frozen,omitempty"` // nothing is bought at all
+	Voluntary  bool       `json:"voluntary,omitempty"`   // the job runs and nobody forces a move
+	Avoid      []Pool     `json:"avoid,omitempty"`       // pools that just failed this job
+	Reclaims   int        `json:"reclaims,omitempty"`    // of this job within the last market hour
+	WindowS    int64      `json:"window_s"`              // market seconds from submission to the deadline; -1 none
+	WaitingS   int64      `json:"waiting_s,omitempty"`   // market seconds without a machine so far
+	AcquireS   int64      `json:"acquire_s"`             // market seconds to acquire on-demand, p99
+	SaveMS     int64      `json:"save_ms"`               // market milliseconds a checkpoint keeps the trainer waiting
+	StateBytes int64      `json:"state_bytes,omitempty"` // what a move has to carry
+	CommitMS   int64      `json:"commit_ms"`             // control milliseconds since the newest commit; -1 none
+	FreshMS    int64      `json:"fresh_ms"`              // a commit counts as fresh for this long
+	DwellS     int64      `json:"dwell_s"`               // market seconds between voluntary moves
+	HorizonS   int64      `json:"horizon_s"`             // market seconds that a purchase is paid ahead
+	TeardownS  int64      `json:"teardown_s"`            // market seconds from asking for the end to the last billed moment
+	RetryMS    int64      `json:"retry_ms"`              // control milliseconds until a wait is looked at again
+	Scale      int64      `json:"scale"`                 // market seconds in a control second
+	Holds      []OpsHeld  `json:"holds,omitempty"`       // sellers and pools that nothing is bought from
+	Frozen     *OpsFrozen `json:"frozen,omitempty"`      // nothing is bought at all
 
-	GPU        string `json:"current_gpu,omitempty"`   // model of the current machine
-	SpeedPct   int    `json:"current_speed,omitempty"` // of the current machine, 100 is the model's norm
+	GPU      string `json:"current_gpu,omitempty"`   // model of the current machine
+	SpeedPct int    `json:"current_speed,omitempty"` // of the current machine, 100 is the model's norm
 }
 
 // PoolUntil is a pool not to be bought before a time (control).

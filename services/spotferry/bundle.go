@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spotferry/spotferry/events"
@@ -211,22 +212,28 @@ func bundleDir(job events.JobID, n int) string {
 }
 
 func bundleText(d failoverDetail) string {
-	return fmt.Sprintf(`Failover %d of job %s: everything that is known of it.
-
-  %s    the record as it was appended, and what was learned later; it is never edited
-  %s  the events that say why, each in a line
-  %s  what was bought and what else could have been: every candidate with its figures or why not
-  %s   the job's events from %d before the first sign to the record, and all of every lease concerned:
-                 CloudEvents 1.0, one a line, each with its own hash (sfhash) and that of the one before (prevhash)
-  %s     each phase with its clock: "control" is the control plane's, "agent" the machine's own
-  %s     the same as one trace, OTLP JSON; Jaeger and Grafana Tempo open it
-  %s      what both machines were charged; times in it are market time
-  last-words/    the last output of the machine that was left, its last heartbeat and GPU sample
-  %s  every file above with its SHA-256
-
-The hash of an event is SHA-256 over: ce-id, a zero byte, the id, a zero byte; the same with ce-type and type, ce-prevhash and
-prevhash, Sf-Commands and sfcommands; then data, byte for byte. 'spotferry failover verify FILE' checks all of it.
-Log lines in events.jsonl are as the trainer wrote them: do not print them on a terminal. last-words/log.txt is safe to print.
+	var b strings.Builder
+	fmt.Fprintf(&b, "Failover %d of job %s: everything that is known of it.\n\n", d.Record.N, d.Job)
+	for _, f := range [][2]string{
+		{bundleRecord, "the record as it was appended, and what was learned later; it is never edited"},
+		{bundleEvidence, "the events that say why, a line each"},
+		{bundleDecision, "what was bought and what else could have been: every candidate with its figures or why not"},
+		{bundleEvents, fmt.Sprintf("the job's events from %d before the first sign to the record, and all of every lease concerned:", console.Lead)},
+		{"", "CloudEvents 1.0, one a line, each with its own hash (sfhash) and that of the one before (prevhash)"},
+		{bundlePhases, `each phase with its clock: "control" is the control plane's, "agent" the machine's own`},
+		{bundleTrace, "the same as one trace in OTLP JSON, which trace viewers open"},
+		{bundleBill, "what both machines were charged; times in it are market time"},
+		{bundleLog, "the last output of the machine that was left, safe to print"},
+		{bundleHeartbeat, "its last heartbeat and GPU sample"},
+		{bundleManifest, "every other file with its SHA-256"},
+	} {
+		fmt.Fprintf(&b, "  %-26s %s\n", f[0], f[1])
+	}
+	b.WriteString(`
+The hash of an event is SHA-256 over ce-id, a zero byte, the id, a zero byte; the same with ce-type and type, with ce-prevhash
+and prevhash, and with Sf-Commands and sfcommands; then data, byte for byte. 'spotferry failover verify FILE' checks all of it.
+Lines of output in events.jsonl are as the trainer wrote them: do not print them on a terminal.
 The job's specification, with its environment, is not in here.
-`, d.Record.N, d.Job, bundleRecord, bundleEvidence, bundleDecision, bundleEvents, console.Lead, bundlePhases, bundleTrace, bundleBill, bundleManifest)
+`)
+	return b.String()
 }

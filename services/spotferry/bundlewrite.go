@@ -41,7 +41,7 @@ func failoverBundleCommand(e *environment) *cobra.Command {
 				return err
 			}
 			return e.show(view{doc: map[string]string{"file": to}, names: []string{to}, page: func(p *page) {
-				p.line("%s has failover %d of %s. '%s' checks it.", to, d.Record.N, d.Name, e.hint("failover", "verify", shellWord(to)))
+				p.line("%s has failover %d of %s. '%s' checks it.", to, d.Record.N, d.Name, "spotferry failover verify "+shellWord(to))
 			}})
 		},
 		ValidArgsFunction: e.completeJobs,

@@ -152,7 +152,6 @@ type reading struct {
 	stage    stage
 	said     map[string]*strings.Builder
 	complete int // packages with a result
-	under    string
 }
 
 func (f *reading) take(l line) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math/big"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spotferry/spotferry/bidder/provider"
@@ -172,7 +171,13 @@ func (o *order) another(id events.LeaseID) {
 		if first == nil || (first.phase != "intended" && first.phase != "unknown") {
 			continue
 		}
-		if asked := len(o.w.asks(job.Lease(epoch, k), o.now.at)); asked < 3 {
+		asked := len(o.w.asks(job.Lease(epoch, k), o.now.at))
+		switch {
+		case asked >= 3:
+		case o.w.opt.replicas > 1:
+			// A replica that lost the race for an intent counts it as asked for by itself.
+			o.w.hits.add("another machine bought while a replica's answer was out")
+		default:
 			o.wrong("I-4", "lease %s was intended while nobody knew whether %s had come to a machine, after asking %d times", id, job.Lease(epoch, k), asked)
 		}
 	}
@@ -395,10 +400,4 @@ func (w *world) lastHeard(id events.InstanceID, until time.Time) (time.Time, boo
 		}
 	}
 	return last, !last.IsZero()
-}
-
-// instanceOf cuts a trainer's name down to its machine.
-func instanceOf(pid string) events.InstanceID {
-	id, _, _ := strings.Cut(pid, "/")
-	return events.InstanceID(id)
 }
