@@ -97,6 +97,9 @@ func (e *errand) advance(ctx context.Context, j job, c events.Command) (next, er
 		}
 		switch l.phase {
 		case absent:
+			if rest := c.NotTill.Sub(e.s.cfg.Now().Control); rest > 0 {
+				return next{after: rest}, nil // whatever the market does
+			}
 			return e.decide(ctx, j, c, l)
 		case intended, unknown:
 			if !e.called[l.id] {

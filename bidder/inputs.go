@@ -35,7 +35,7 @@ func (s *Service) inputs(j job, now events.Moment, avoid []events.Pool) events.I
 		Spec: j.submitted, Step: j.step(), WorkLeftS: -1, TimeLeftS: -1, WindowS: -1,
 		RestartS: seconds(s.market(s.restart())), AcquireS: seconds(s.market(s.acquireTime())),
 		Avoid: avoid, CommitMS: -1, FreshMS: (2 * s.cfg.Timers.Heartbeat).Milliseconds(),
-		DwellS: seconds(s.dwell(j)), HorizonS: seconds(s.cfg.Horizon), TeardownS: seconds(s.market(s.cfg.Teardown)),
+		DwellS: seconds(s.dwell(j)), HorizonS: seconds(s.horizon(j)), TeardownS: seconds(s.market(s.cfg.Teardown)),
 		RetryMS: s.cfg.Retry.Milliseconds(), Scale: s.cfg.Scale, SaveMS: s.market(j.save).Milliseconds(),
 	}
 	if left, ok := j.workLeft(s.cfg.Scale); ok {

@@ -107,7 +107,7 @@ func (s *Service) payOn(ctx context.Context, l lease, j job, now events.Moment) 
 		money, _ = st.Lease(l.id)
 		short = max(-purse(st.Account(l.id.Job())).Free(), 0)
 	})
-	stop := s.market(s.cfg.Stop)
+	stop := s.stopTime(j)
 	if money.Phase != ledger.Open || (short == 0 && money.PaidTill.Sub(now.Market) > 2*stop) {
 		return nil
 	}
@@ -126,6 +126,15 @@ func (s *Service) payOn(ctx context.Context, l lease, j job, now events.Moment) 
 	}
 	return nil
 }
+
+// stopTime is the market time that an orderly save and stop of a job may take: as
+// long as failover waits for it, which is the grace of the job's own trainer if that is longer.
+func (s *Service) stopTime(j job) time.Duration {
+	return s.market(max(s.cfg.Stop, time.Duration(j.spec.Policy.Checkpoint.GraceS)*time.Second))
+}
+
+// horizon is the market time that a job's machine is paid ahead.
+func (s *Service) horizon(j job) time.Duration { return max(s.cfg.Horizon, 6*s.stopTime(j)) }
 
 // coveredTill is until when a machine is paid for: as reserved, or, when the limit
 // is short of what is committed, until its worst case has used up the rest.
@@ -157,8 +166,8 @@ func (s *Service) extend(ctx context.Context, l lease, j job, now events.Moment)
 		}
 		bound := s.bound(l, money)
 		most := money.Reserved + max(purse(st.Account(j.id)).Free(), 0)
-		to := longest(money.PaidTill, now.Market.Add(s.cfg.Horizon), func(t time.Time) bool { return bound(t) <= most })
-		if to.Sub(money.PaidTill) < s.market(s.cfg.Stop) {
+		to := longest(money.PaidTill, now.Market.Add(s.horizon(j)), func(t time.Time) bool { return bound(t) <= most })
+		if to.Sub(money.PaidTill) < s.stopTime(j) {
 			return nil, nil // too little to be worth an event; the end is near
 		}
 		until = to

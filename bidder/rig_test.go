@@ -125,18 +125,18 @@ func (r *rig) start(change ...func(*Config)) (stop func()) {
 
 // owner stands in for failover: it answers what leases do with what a job owes.
 type owner struct {
-	r     *rig
-	id    events.JobID
-	mu    sync.Mutex
-	epoch int
-	next  int // epoch of the machine wanted, 0 for none
-	n     int
-	wait  time.Time
-	held  map[events.LeaseID]bool // open leases
-	cur   events.LeaseID
-	over  bool
-	moves int
-	deaf  bool // does nothing that it is told
+	r       *rig
+	id      events.JobID
+	mu      sync.Mutex
+	epoch   int
+	next    int // epoch of the machine wanted, 0 for none
+	n       int
+	notTill time.Time               // nothing is bought before
+	held    map[events.LeaseID]bool // open leases
+	cur     events.LeaseID
+	over    bool
+	moves   int
+	deaf    bool // does nothing that it is told
 }
 
 func (r *rig) submit(id events.JobID, spec events.JobSpec) *owner {
@@ -148,7 +148,7 @@ func (r *rig) submit(id events.JobID, spec events.JobSpec) *owner {
 func (o *owner) owed() []events.Command {
 	var out []events.Command
 	if o.next > 0 && !o.over {
-		out = append(out, events.Command{ID: fmt.Sprintf("acquire-%s-%d-%d", o.id, o.next, o.n), Kind: events.Acquire, Epoch: o.next, N: o.n, Purpose: events.ForStart, NotTill: o.wait})
+		out = append(out, events.Command{ID: fmt.Sprintf("acquire-%s-%d-%d", o.id, o.next, o.n), Kind: events.Acquire, Epoch: o.next, N: o.n, Purpose: events.ForStart, NotTill: o.notTill})
 	}
 	for l := range o.held {
 		if o.over || l != o.cur {
@@ -221,7 +221,7 @@ func (o *owner) follow(ctx context.Context) {
 			case f.Reason == "out-of-budget":
 				o.end(events.OutOfBudget)
 			case epoch == o.next && n >= o.n:
-				o.n, o.wait = n+1, f.RetryAt
+				o.n = n + 1
 				o.append(events.JobWaiting{Reason: f.Reason, RetryAt: f.RetryAt})
 			}
 		case events.LeaseEnded:

@@ -73,9 +73,9 @@ type Config struct {
 	Restart  time.Duration // lost by a move, until moves have been seen; a tenth of Timers.Boot
 	Acquire  time.Duration // to acquire on-demand, until that has been seen; a twentieth of Timers.Boot
 	Teardown time.Duration // from asking for a machine's end to its last billed moment; twice Timers.Fence
-	Stop     time.Duration // an orderly save and stop, before paid-until; twice Timers.Hold
+	Stop     time.Duration // an orderly save and stop, before paid-until; twice Timers.Hold; a job's own grace if that is longer
 	Retry    time.Duration // a waiting job looks at the market again; six times Timers.Heartbeat
-	Horizon  time.Duration // market time a machine is paid ahead; an hour, at least six times Stop
+	Horizon  time.Duration // market time a machine is paid ahead; an hour, at least six times Stop, or a job's own grace
 	Parallel int           // launches and terminations at once; 16
 
 	// Crash is called at the named points; tests end the service there. nil: nothing.

@@ -10,7 +10,7 @@ import (
 
 func TestALaunchIsPartOfItsMovesTrace(t *testing.T) {
 	t.Parallel()
-	move := events.FailoverTrace("a", 3)
+	move := events.FailoverTrace("a-7")
 	l := lease{id: events.JobID("a").Lease(4, 2)}
 	l.newest.Trace = events.Traceparent(move, move.Span(events.RootSpan))
 	c := trace.SpanContextFromContext(traced(t.Context(), l))

@@ -124,6 +124,8 @@ type Heartbeat struct {
 	Clock  AgentClock `json:"agent_clock"`
 	// Trouble says why saves stand still, such as a full disk; "": they do not.
 	Trouble string `json:"trouble,omitempty"`
+	// TrainingMS is how long it has been in training by the agent's own clock; 0: it is not.
+	TrainingMS int64 `json:"training_ms,omitempty"`
 	// GPUs is the newest sample of each GPU; empty: none, or its driver does not answer.
 	GPUs []GPUSample `json:"gpus,omitempty"`
 	At   time.Time   `json:"at"` // the gateway's clock, set by it
@@ -203,6 +205,8 @@ type DoneRequest struct {
 	OrderID  string  `json:"order_id,omitempty"` // the order it answers, when it was told to stop
 	// Unrestorable: a checkpoint was committed but none can be restored. The job stops.
 	Unrestorable bool `json:"unrestorable,omitempty"`
+	// OutOfMemory: the kernel killed it, because the machine had no memory left.
+	OutOfMemory bool `json:"out_of_memory,omitempty"`
 }
 
 // LogBatch is a run of output lines of one epoch. First counts lines from 1

@@ -38,7 +38,7 @@ type Command struct {
 	N       int         `json:"n,omitempty"` // Acquire: the first lease number free to use
 	Purpose Purpose     `json:"purpose,omitempty"`
 	Avoid   []Pool      `json:"avoid,omitempty"`   // Acquire: pools that just failed this job
-	NotTill time.Time   `json:"not_till,omitzero"` // control time before which it need not be tried
+	NotTill time.Time   `json:"not_till,omitzero"` // Acquire: control time before which nothing is bought
 	Order   Order       `json:"order,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
 }

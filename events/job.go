@@ -53,10 +53,10 @@ type JobSubmitted struct {
 
 // JobWaiting says that the job holds still, and why.
 type JobWaiting struct {
-	Reason   string    `json:"reason"` // "waiting-for-capacity", "waiting-for-price", "paused-by-budget"
+	Reason   string    `json:"reason"` // "waiting-for-capacity", "waiting-for-price", "waiting-after-loss", "paused-by-budget"
 	Detail   string    `json:"detail"`
 	RetryAt  time.Time `json:"retry_at"` // control time
-	Decision EventID   `json:"decision"` // the lease.declined event with every candidate
+	Decision EventID   `json:"decision"` // the lease.declined event with every candidate; "": waiting-after-loss
 }
 
 // JobLeased says that a machine has been bought for an epoch and is booting.
@@ -187,6 +187,8 @@ type JobExited struct {
 	Signal   string  `json:"signal"` // "SIGKILL"; "" when it exited by itself
 	LastStep int64   `json:"last_step"`
 	Reason   string  `json:"reason"` // the agent's words
+	// OutOfMemory: the kernel killed it, because the machine had no memory left.
+	OutOfMemory bool `json:"out_of_memory,omitempty"`
 }
 
 // JobMoveRequested asks for a move: to a machine that the bidder already bought
@@ -214,7 +216,7 @@ const (
 	PauseRestoreIgnored PauseReason = "restore-ignored" // the first step after restoring step N was below N
 	PauseStalled        PauseReason = "stalled"         // no step and no checkpoint within policy.progress_timeout
 	PauseGPUFault       PauseReason = "gpu-fault"       // twice without a commit between
-	PauseHostFault      PauseReason = "host-fault"      // twice without a commit between
+	PauseHostFault      PauseReason = "host-fault"      // twice without a commit between, or three machines in a row before their first step
 )
 
 // Trouble is what an agent finds wrong with a machine or a trainer that lives.

@@ -9,8 +9,7 @@ import (
 )
 
 // TraceID and SpanID are W3C trace context ids. Those of a failover are derived, like every
-// other id: whoever knows the job and the number of the move knows its trace, so
-// that no restart can lose it and nobody has to hand it on.
+// other id: whoever knows the job knows its trace, so that no restart can lose it.
 type (
 	// TraceID names one trace.
 	TraceID [16]byte
@@ -18,12 +17,21 @@ type (
 	SpanID [8]byte
 )
 
-// FailoverTrace returns the id of the trace of a job's n-th failover, n from 1. A warning that
-// is taken back leaves its events in the trace of the move that comes in the end.
-func FailoverTrace(job JobID, n int) (t TraceID) {
-	h := sha256.Sum256(fmt.Appendf(nil, "spotferry failover\x00%s\x00%d", job, n))
+// FailoverTrace returns the id of the trace of the failover that an event of the job began.
+// The event is the first evidence of the record, so a move that was called off
+// and the one that came later under the same number are two traces.
+func FailoverTrace(first EventID) (t TraceID) {
+	h := sha256.Sum256(append([]byte("spotferry failover\x00"), first...))
 	copy(t[:], h[:])
 	return t
+}
+
+// Trace returns the id of the failover's trace.
+func (f Failover) Trace() TraceID {
+	if len(f.Evidence) == 0 {
+		return FailoverTrace(f.Decision) // no record of ours
+	}
+	return FailoverTrace(f.Evidence[0])
 }
 
 // Span returns the id of the trace's span of that name. The root's name is "failover".
@@ -48,9 +56,6 @@ func (s SpanID) String() string { return hex.EncodeToString(s[:]) }
 
 // Traceparent writes a sampled W3C traceparent, version 00.
 func Traceparent(t TraceID, s SpanID) string { return "00-" + t.String() + "-" + s.String() + "-01" }
-
-// FilterFailovers is the subject of every job's failover records.
-const FilterFailovers = subjectRoot + "job.*.*.failed-over"
 
 // HeaderTraceparent is the NATS header in which a request carries its trace.
 const HeaderTraceparent = "traceparent"

@@ -5,18 +5,18 @@ import (
 	"testing"
 )
 
-func TestAFailoversTraceIsKnownToWhoeverKnowsTheJobAndTheNumber(t *testing.T) {
+func TestAFailoversTraceFollowsFromItsFirstSign(t *testing.T) {
 	t.Parallel()
-	const job = JobID("01k5c3v7q2w8r9t0y1z2x3m4n5")
-	first := FailoverTrace(job, 1)
+	const sign = EventID("01k5c3v7q2w8r9t0y1z2x3m4n5-7")
+	first := FailoverTrace(sign)
 	// The value is fixed: two versions of the program have to agree on it.
-	if got, want := Traceparent(first, first.Span(RootSpan)), "00-7cdd2d36c14346d58c62b70a42e9bc7f-ae6a9321b3a95412-01"; got != want {
+	if got, want := Traceparent(first, first.Span(RootSpan)), "00-cd56fe70c73e2f2ff5908f3820af89db-be34f7baf02e1846-01"; got != want {
 		t.Errorf("traceparent %s, want %s", got, want)
 	}
-	if first != FailoverTrace(job, 1) || first == FailoverTrace(job, 2) || first == FailoverTrace(job+"1", 1) || FailoverTrace("a1", 1) == FailoverTrace("a", 11) {
+	if (Failover{N: 3, Evidence: []EventID{sign, "x-1"}}).Trace() != first || first == FailoverTrace(sign+"0") || (Failover{}).Trace() == first {
 		t.Error("the same move has the same trace, and no other has it")
 	}
-	if first.Span("boot") == first.Span("save") || first.Span("boot") == FailoverTrace(job, 2).Span("boot") {
+	if first.Span("boot") == first.Span("save") || first.Span("boot") == FailoverTrace("x-1").Span("boot") {
 		t.Error("two spans share an id")
 	}
 }

@@ -33,6 +33,7 @@ func (s *stepper) exited(in Exited) {
 		}
 		s.record(events.JobExited{
 			Epoch: in.Epoch, Lease: in.Lease, Code: in.Code, Signal: in.Signal, LastStep: in.LastStep, Reason: in.Reason,
+			OutOfMemory: in.OutOfMemory,
 		})
 	}
 }
@@ -79,6 +80,9 @@ func foldExited(j Job, f events.JobExited, e events.Event) Job {
 		}
 	}
 	j.Current = &m
+	if j.blames(m) {
+		j = j.blamed(f)
+	}
 	j = j.left(f.Epoch, f.Lease, e.Time)
 	if j.Move == nil || j.arriving() {
 		m := beginMove(j, events.CauseTrainer, e, e.Time)
@@ -97,8 +101,40 @@ func foldExited(j Job, f events.JobExited, e events.Event) Job {
 	return j
 }
 
+// blames says whether a machine is left because trainers keep dying on it.
+func (j Job) blames(m Machine) bool {
+	return m.Restarts >= maxRestarts && !m.Again && !m.Silent && m.Faulty == "" && j.Notice == nil
+}
+
+// blamed counts such a machine as one that failed. When the one before it failed
+// as well, and nothing was committed between, it is not the machines.
+func (j Job) blamed(f events.JobExited) Job {
+	if j.failedBefore(f.Lease) {
+		j.Trouble = events.JobTroubled{
+			Epoch: f.Epoch, Lease: f.Lease, Kind: events.TroubleHostFault, Step: f.LastStep, Remedy: exitRemedy(f),
+			Detail: fmt.Sprintf("%s, %d times in a row without a checkpoint between, on the second machine that failed the job", exitDetail(f), maxRestarts+1),
+		}
+	}
+	j.Fault = Fault{Lease: f.Lease, Commits: len(j.Commits)}
+	return j
+}
+
+// exitRemedy is what a person can do about a trainer that dies wherever it runs.
+func exitRemedy(f events.JobExited) string {
+	switch {
+	case f.OutOfMemory:
+		return "it needs more memory than its machines have: give it less to hold, or ask for more with resources.memory, then resume the job"
+	case f.Signal != "":
+		return "see its last lines and what sends it " + f.Signal + ", such as a limit on its memory, then resume the job"
+	}
+	return fmt.Sprintf("see its last lines before it exits with code %d, then resume the job", f.Code)
+}
+
 func exitDetail(f events.JobExited) string {
 	if f.Signal != "" {
+		if f.OutOfMemory {
+			return "the trainer was killed by " + f.Signal + " for memory"
+		}
 		return "the trainer was killed by " + f.Signal
 	}
 	return fmt.Sprintf("the trainer exited with code %d", f.Code)

@@ -113,6 +113,8 @@ func (j Job) runningPhase() Phase {
 	switch {
 	case j.Phase == Finishing || j.Phase == Pausing || j.Phase == Paused:
 		return j.Phase
+	case j.Current == nil && j.Wait.Reason != "":
+		return Waiting
 	case j.Current == nil:
 		return Acquiring
 	case j.leaving() || j.moving():

@@ -187,6 +187,6 @@ func (j Job) halt(e events.Event, f events.JobPaused) Job {
 func foldResumed(j Job, f events.JobResumed) Job {
 	j.Resumed, j.Phase = f, Acquiring
 	j.Pause = events.JobPaused{}
-	j.Fault, j.Crash, j.Restarts = Fault{}, Crash{}, 0
+	j.Fault, j.Streak, j.Crash, j.Restarts = Fault{}, Streak{}, Crash{}, 0
 	return j
 }

@@ -43,6 +43,7 @@ type Job struct {
 	Resumed events.JobResumed  // who took it up last; valid until it pauses again
 	Trouble events.JobTroubled // a trouble that pauses the job and has not yet; zero otherwise
 	Fault   Fault
+	Streak  Streak
 
 	Outcome  events.Outcome // "" until it has ended
 	Reason   string
@@ -112,10 +113,11 @@ type Rehearsal struct {
 	Taken bool // given back without a word to the agent
 }
 
-// Fault remembers the last machine that an agent called broken.
+// Fault remembers the last machine that an agent called broken, or that was
+// blamed because trainers kept dying on it.
 type Fault struct {
-	Seen    bool
-	Commits int // committed when it happened
+	Lease   events.LeaseID // "": there was none
+	Commits int            // committed when it happened
 }
 
 // Told is a recorded move of which the seller may still say more.
@@ -221,8 +223,10 @@ func (j Job) optional() bool {
 	return c != nil && !c.Silent && !c.Exited && c.Faulty == "" && (j.Notice == nil && j.asked() || j.Notice != nil && j.Notice.Drill)
 }
 
-// wantsMachine says whether a machine is to be bought now.
-func (j Job) wantsMachine() bool {
+// wantsMachine says whether a machine is to be bought.
+func (j Job) wantsMachine() bool { return j.needsMachine() && !j.exhausted() }
+
+func (j Job) needsMachine() bool {
 	return !j.Over() && !j.stopping() && j.Next == nil && (j.leaving() || j.asked()) && !j.restartable()
 }
 

@@ -14,7 +14,7 @@ func foldStarted(j Job, f events.JobStarted, e events.Event) Job {
 	}
 	m := *j.Current
 	m.Started, m.From = e.Time, f.From
-	j.Current = &m
+	j.Current, j.Streak = &m, j.Streak.stepped()
 	if j.arriving() {
 		mv := *j.Move
 		mv.First = &e
@@ -190,7 +190,7 @@ func foldCommitted(j Job, f events.JobCommitted, at time.Time) Job {
 	}
 	m := *j.Current
 	m.Restarts = 0
-	j.Current = &m
+	j.Current, j.Streak = &m, j.Streak.committed(m.Started.IsZero())
 	if j.Move != nil && j.Move.From.Epoch == f.Epoch {
 		mv := *j.Move
 		mv.LastCommit, mv.SaveMS, mv.UploadMS = at, f.SaveMS, f.UploadMS
@@ -205,7 +205,7 @@ func foldCommitted(j Job, f events.JobCommitted, at time.Time) Job {
 
 func foldLost(j Job, f events.JobLost, e events.Event) Job {
 	if j.Next != nil && f.Lease == j.Next.Lease {
-		return j.lostNext(f)
+		return j.wasted(*j.Next, f, e.Time).lostNext(f)
 	}
 	if !j.current(f.Epoch, f.Lease) {
 		return j
@@ -220,7 +220,7 @@ func foldLost(j Job, f events.JobLost, e events.Event) Job {
 	}
 	mv.lose(f, e)
 	j.Move = &mv
-	j = j.left(f.Epoch, f.Lease, e.Time)
+	j = j.left(f.Epoch, f.Lease, e.Time).wasted(*j.Current, f, e.Time)
 	if f.Cause == events.CauseSilent {
 		m := *j.Current
 		m.Silent = true

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spotferry/spotferry/events"
 )
@@ -34,10 +35,10 @@ func (j Job) acquire() events.Command {
 	if j.Epoch > 0 {
 		c.Purpose = events.ForReplace
 	}
-	c.NotTill = j.Wait.RetryAt
+	c.NotTill, c.Avoid = j.Streak.Until, slices.Clone(j.Streak.Pools)
 	if m := j.Move; m != nil {
 		if !m.Kept {
-			c.Avoid = []events.Pool{m.From.Pool}
+			c.Avoid = withPool(c.Avoid, m.From.Pool)
 		}
 		if to := m.To; to.Lease != "" && to.Lease != m.From.Lease {
 			c.Avoid = withPool(c.Avoid, to.Pool) // it went before its first step

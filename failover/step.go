@@ -92,7 +92,7 @@ func Step(j Job, now events.Moment, in Input) (Job, []events.Event) {
 // leftOver records the next thing that the event before has made certain, and
 // says whether there was one.
 func (s *stepper) leftOver() bool {
-	return s.finishMove() || s.halted() || s.giveUpNext() || s.refineHeard()
+	return s.finishMove() || s.halted() || s.giveUpNext() || s.giveUp() || s.holdOff() || s.refineHeard()
 }
 
 type stepper struct {
@@ -113,7 +113,7 @@ func (s *stepper) record(fact events.Fact) {
 	before := s.j
 	s.j = Fold(s.j, e)
 	s.j.Position = before.Position // that of the event is not known before the append
-	e.Trace, e.Commands = traceOf(before, s.j, fact), Owed(s.j)
+	e.Trace, e.Commands = traceOf(before, s.j), Owed(s.j)
 	s.out = append(s.out, e)
 	s.causation = e.ID
 }

@@ -168,7 +168,7 @@ func TestAJobsLife(t *testing.T) {
 				w.ended(10, w.job.Current.Lease, "seller", 17)
 				w.buy(11, 2, 1, "b", events.ForReplace)
 				w.in(50, Tick{})
-			}, "acquiring", 1, []string{"acquire-j1-2-2"}, []string{"release-j1-2-1"}, ""},
+			}, "waiting-after-loss", 1, []string{"acquire-j1-2-2"}, []string{"release-j1-2-1"}, ""},
 		{"a machine nobody wants any more goes straight back",
 			func(w *world) { w.in(10, Cancel{By: "ann"}); w.buy(11, 2, 1, "b", events.ForReplace) },
 			"cancelled", 1, nil, []string{"release-j1-1-1", "release-j1-2-1"}, events.OrderEnd},
@@ -429,6 +429,9 @@ func checkLaws(t *rapid.T, before, after Job, out []events.Event) {
 		switch c.Kind {
 		case events.Acquire:
 			acquires++
+			if after.exhausted() {
+				t.Fatalf("machine after machine failed, and another is sought: %+v", after.Streak)
+			}
 			if after.Over() || after.stopping() || c.Epoch <= after.Epoch {
 				t.Fatalf("acquire owed by a job that is %s: %+v", after.Status(), c)
 			}
@@ -497,9 +500,9 @@ func drawInput(t *rapid.T, w *world, now float64) Input {
 		step := j.Step() + 1
 		return Committed{events.JobCommitted{Epoch: epoch, Lease: lease, Final: rapid.Bool().Draw(t, "final"), Checkpoint: events.Checkpoint{Name: fmt.Sprint(epoch, step), Epoch: epoch, Step: step}}}
 	case 9:
-		return Exited{Epoch: epoch, DoneRequest: events.DoneRequest{Lease: lease, Code: rapid.IntRange(0, 2).Draw(t, "code")}}
+		return Exited{Epoch: epoch, DoneRequest: events.DoneRequest{Lease: lease, Code: rapid.IntRange(0, 2).Draw(t, "code"), Signal: rapid.SampledFrom([]string{"", "SIGKILL"}).Draw(t, "signal")}}
 	case 10:
-		return Gone{Event: w.leaseEvent(lease, now, events.LeaseEnded{EndedBy: rapid.SampledFrom([]string{"seller", "us", "fault"}).Draw(t, "by")})}
+		return Gone{Event: w.leaseEvent(lease, now, events.LeaseEnded{EndedBy: rapid.SampledFrom([]string{"seller", "us", "fault", "machine"}).Draw(t, "by")})}
 	case 11:
 		if rapid.Bool().Draw(t, "back") {
 			return Returned{Epoch: epoch}

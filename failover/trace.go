@@ -3,15 +3,16 @@ package failover
 import "github.com/spotferry/spotferry/events"
 
 // traceOf is the trace of an event: that of the move which it begins, belongs to
-// or ends, or tells more about. It is derived from the job's record alone, so it outlives every
-// restart and every service knows it.
-func traceOf(before, after Job, fact events.Fact) string {
-	n := before.Failovers + 1
-	if later, ok := fact.(events.JobFailoverRefined); ok {
-		n = later.N
-	} else if before.Move == nil && after.Move == nil {
+// or ends; "" when nothing moves. It follows from the job's record, so it outlives
+// every restart.
+func traceOf(before, after Job) string {
+	m := before.Move
+	if m == nil {
+		m = after.Move
+	}
+	if m == nil || len(m.Evidence) == 0 {
 		return ""
 	}
-	t := events.FailoverTrace(after.ID, n)
+	t := events.FailoverTrace(m.Evidence[0])
 	return events.Traceparent(t, t.Span(events.RootSpan))
 }

@@ -83,12 +83,11 @@ func foldTroubled(j Job, f events.JobTroubled, e events.Event) Job {
 	if !here && !there {
 		return j
 	}
-	again := j.Fault.Seen && j.Fault.Commits == len(j.Commits)
-	if broken(f.Kind) {
-		j.Fault = Fault{Seen: true, Commits: len(j.Commits)}
-	}
-	if !broken(f.Kind) || again {
+	if again := broken(f.Kind) && j.failedBefore(f.Lease); again || !broken(f.Kind) {
 		j.Trouble = f
+	}
+	if broken(f.Kind) {
+		j.Fault = Fault{Lease: f.Lease, Commits: len(j.Commits)}
 	}
 	if !here {
 		m := *j.Next
@@ -104,6 +103,11 @@ func foldTroubled(j Job, f events.JobTroubled, e events.Event) Job {
 	j = j.troubledMove(f, e)
 	j.Phase = j.runningPhase()
 	return j
+}
+
+// failedBefore says whether another machine has failed the job since its newest commit.
+func (j Job) failedBefore(this events.LeaseID) bool {
+	return j.Fault.Lease != "" && j.Fault.Lease != this && j.Fault.Commits == len(j.Commits)
 }
 
 // troubledMove begins the move that a trouble makes.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -54,8 +55,12 @@ type EmbeddedConfig struct {
 // Embedded is a NATS server in this process. Every write to a truth stream is
 // on disk before it is acknowledged.
 type Embedded struct {
-	srv   *server.Server
+	cfg   EmbeddedConfig
 	state *stateDir
+
+	mu    sync.Mutex // of what a restart replaces
+	srv   *server.Server
+	lines *serverLog
 	url   string
 }
 
@@ -69,7 +74,7 @@ func Start(c EmbeddedConfig) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Embedded{state: state}
+	e := &Embedded{cfg: c, state: state}
 	if err := e.start(c); err != nil {
 		state.release()
 		return nil, err
@@ -77,6 +82,7 @@ func Start(c EmbeddedConfig) (*Embedded, error) {
 	return e, nil
 }
 
+// start is called with e.mu held, or before anybody else has e.
 func (e *Embedded) start(c EmbeddedConfig) error {
 	port, err := e.state.choosePort(c)
 	if err != nil {
@@ -180,7 +186,7 @@ func (e *Embedded) run(opts *server.Options, log *zap.Logger) error {
 	}
 	lines := &serverLog{log: log}
 	srv.SetLoggerV2(lines, false, false, false)
-	e.srv = srv
+	e.srv, e.lines = srv, lines
 	srv.Start()
 	if fatal := lines.fatal(); fatal != "" {
 		e.stop()
@@ -195,17 +201,24 @@ func (e *Embedded) run(opts *server.Options, log *zap.Logger) error {
 
 // URL is where agents and the command line connect; "" without Listen. It is
 // also in the file that URLFile names.
-func (e *Embedded) URL() string { return e.url }
+func (e *Embedded) URL() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.url
+}
 
 // Addr is the host:port that it listens on; "" without Listen.
-func (e *Embedded) Addr() string { return strings.TrimPrefix(e.url, "nats://") }
+func (e *Embedded) Addr() string { return strings.TrimPrefix(e.URL(), "nats://") }
 
 // URLFile names the file that holds the current URL while the server listens.
 func (e *Embedded) URLFile() string { return URLFile(e.state.dir) }
 
 // InProcessConn opens a connection without a socket.
 func (e *Embedded) InProcessConn() (net.Conn, error) {
-	c, err := e.srv.InProcessConn()
+	e.mu.Lock()
+	srv := e.srv
+	e.mu.Unlock()
+	c, err := srv.InProcessConn()
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +233,8 @@ func (e *Embedded) Room() error { return e.state.room() }
 // Shutdown stops the server and returns when every goroutine of it has ended
 // and the directory may be used by another.
 func (e *Embedded) Shutdown() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.stop()
 	e.state.release()
 }

@@ -14,6 +14,7 @@ type serverLog struct {
 	log   *zap.Logger
 	mu    sync.Mutex
 	first string
+	stuck bool
 }
 
 const serverLine = "bus server"
@@ -27,7 +28,14 @@ func (s *serverLog) Noticef(format string, v ...any) { s.log.Debug(serverLine, t
 func (s *serverLog) Warnf(format string, v ...any) { s.log.Warn(serverLine, text(format, v)) }
 
 // Errorf concerns an operator.
-func (s *serverLog) Errorf(format string, v ...any) { s.log.Error(serverLine, text(format, v)) }
+func (s *serverLog) Errorf(format string, v ...any) {
+	s.log.Error(serverLine, text(format, v))
+	if line := fmt.Sprintf(format, v...); strings.Contains(line, "no space left on device") || strings.Contains(line, "failed to store a msg") {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stuck = true
+	}
+}
 
 // Debugf is not asked for.
 func (s *serverLog) Debugf(format string, v ...any) {}
@@ -49,6 +57,12 @@ func (s *serverLog) fatal() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.first
+}
+
+func (s *serverLog) failedToStore() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stuck
 }
 
 // explain adds the remedy to the fatal lines that people meet.

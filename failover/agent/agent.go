@@ -139,6 +139,12 @@ func newAgent(cfg Config, place layout, r events.JoinReply) (*agent, error) {
 	}
 	a.logs = newLogs(a.epoch, cfg.Now, &logFile{path: place.log})
 	a.logs.mask = masking(a.secrets)
+	if cfg.NvidiaSMI != "" {
+		a.gpusKnown = make(chan struct{})
+		if !cfg.SharedGPUs {
+			a.gpus.asked = gpusAsked(r.Spec.Resources.Accelerators)
+		}
+	}
 	a.every = time.Duration(r.Spec.Policy.Checkpoint.IntervalS) * time.Second
 	a.beat.update(func(h *events.Heartbeat) {
 		*h = events.Heartbeat{Lease: cfg.Bootstrap.Lease, State: "ready", Step: -1, Saved: -1, Clock: h.Clock}

@@ -42,6 +42,7 @@ type Config struct {
 	Quiet       time.Duration // how long a checkpoint must be still to be complete; 2 s, negative: two looks
 	LogEvery    time.Duration // between batches of output; 250 ms
 	NvidiaSMI   string        // path of nvidia-smi; "": this machine's GPUs are not looked at
+	SharedGPUs  bool          // this machine is a part of another: how many GPUs there are says nothing
 	SampleEvery time.Duration // between samples of the GPUs, and the longest that one may take; a heartbeat, at least 5 s
 	KernelLog   string        // KernelLogPath, or a file like it; "": what the kernel says is not read
 	Probe       Probe         // tells whether the machine's disk still takes what is written; nil: that is found out by writing

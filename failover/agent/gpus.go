@@ -151,23 +151,26 @@ func (b *bounded) bytes() []byte {
 	return bytes.Clone(b.buf)
 }
 
-// gpuWatch judges samples: a GPU is gone when two in a row say so, of a machine
-// that had it before. That nvidia-smi hangs or fails otherwise is no proof.
+// gpuWatch judges samples: a GPU is missing when two in a row say so, of a machine
+// that had it before or should have it for the job. That nvidia-smi hangs or fails
+// otherwise is no proof.
 type gpuWatch struct {
+	asked  int // the least that the job can do with
 	most   int // GPUs seen at once
 	absent int // samples in a row that lack one
 }
 
 // judge says what is wrong with the machine by a sample, "" if nothing is.
 func (w *gpuWatch) judge(gpus []events.GPUSample, err error) string {
+	least := max(w.most, w.asked)
 	switch {
 	case err != nil && !errors.Is(err, errGPUGone):
 		return "" // nothing is known
-	case err == nil && len(gpus) >= w.most:
+	case err == nil && len(gpus) >= least:
 		w.most, w.absent = len(gpus), 0
 		return ""
-	case w.most == 0:
-		return "" // it never had any
+	case least == 0:
+		return "" // it never had any, and needs none
 	}
 	if w.absent++; w.absent < 2 {
 		return ""
@@ -175,5 +178,20 @@ func (w *gpuWatch) judge(gpus []events.GPUSample, err error) string {
 	if err != nil {
 		return err.Error()
 	}
+	if w.most < w.asked {
+		return fmt.Sprintf("nvidia-smi shows %d GPUs where the job asked for %d", len(gpus), w.asked)
+	}
 	return fmt.Sprintf("nvidia-smi shows %d GPUs where there were %d", len(gpus), w.most)
+}
+
+// gpusAsked is the least number of GPUs that a job can do with, whichever of the
+// machines it would take this is.
+func gpusAsked(choices []events.Accelerator) int {
+	least := 0
+	for i, a := range choices {
+		if i == 0 || a.Count < least {
+			least = a.Count
+		}
+	}
+	return least
 }

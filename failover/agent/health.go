@@ -23,9 +23,11 @@ type health struct {
 	kernelRead  time.Duration
 	reading     bool // the kernel's log is being read
 	gpus        gpuWatch
+	gpusKnown   chan struct{} // closed when the first samples have been judged; nil: there are none
 	outOfMemory time.Duration // when the kernel last killed a process for want of memory
 	lookFull    bool          // a checkpoint could not be held for want of room
 	probeFull   bool          // nor could a small file be written
+	counted     bool          // gpusKnown is closed
 	failing     int           // probes in a row that found the disk broken
 }
 
@@ -136,8 +138,28 @@ func (a *agent) sampleGPUs(ctx context.Context) {
 }
 
 func (a *agent) sampled(gpus []events.GPUSample, err error) {
-	if what := a.gpus.judge(gpus, err); what != "" {
+	what := a.gpus.judge(gpus, err)
+	if what != "" {
 		a.blame(a.gpuFault(what, a.kernelLines()))
+	}
+	unknown := err != nil && !errors.Is(err, errGPUGone)
+	if !a.counted && (what != "" || unknown || a.gpus.absent == 0) {
+		a.counted = true
+		close(a.gpusKnown)
+	}
+}
+
+// awaitGPUs waits until it is known whether the machine has the GPUs that the job
+// asked for. On one that lacks some the trainer would fail in ways that look like its own.
+func (a *agent) awaitGPUs(ctx context.Context) error {
+	if a.gpusKnown == nil {
+		return nil
+	}
+	select {
+	case <-a.gpusKnown:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

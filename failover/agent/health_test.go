@@ -101,7 +101,7 @@ func TestTheKernelsWordOnMemoryIsInTheReason(t *testing.T) {
 		w.sleep(time.Second)
 		w.machine.Started()[0].Die("SIGKILL")
 		w.until("the end is reported", func() bool { return len(w.gw.Record().Dones) > 0 })
-		if d := w.gw.Record().Dones[0]; d.Signal != "SIGKILL" || !strings.Contains(d.Reason, "out of memory") {
+		if d := w.gw.Record().Dones[0]; d.Signal != "SIGKILL" || !strings.Contains(d.Reason, "out of memory") || !d.OutOfMemory {
 			t.Errorf("reported %+v", d)
 		}
 		w.equal("troubles", len(w.gw.Record().Troubles), 0)

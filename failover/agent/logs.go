@@ -151,6 +151,20 @@ func (l *logs) drain(ctx context.Context, ctl Control, timeout time.Duration, al
 	l.send(ctx, ctl, timeout, allowed)
 }
 
+// flush sends what is waiting now, for at most so long. What it does not get rid
+// of waits for the next tick, as ever.
+func (l *logs) flush(ctx context.Context, ctl Control, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case l.sending <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-l.sending }()
+	l.send(ctx, ctl, limit, &allowance{bytes: maxBurst})
+}
+
 // turn ends an epoch: what is waiting is sent while it still can be, adopt goes
 // over, and numbers begin at 1 again.
 func (l *logs) turn(ctx context.Context, ctl Control, timeout time.Duration, epoch int, adopt func() error) error {

@@ -74,6 +74,9 @@ func (a *agent) prepare(ctx context.Context, epoch int, once onceReady, resume [
 	if err := a.restore(ctx, &p, resume); err != nil {
 		return p, err
 	}
+	if err := a.awaitGPUs(ctx); err != nil {
+		return p, err
+	}
 	var err error
 	p.watch, err = newWatcher(a, p)
 	return p, err

@@ -12,8 +12,9 @@ import (
 
 // beat is what the next renewal will say.
 type beat struct {
-	mu sync.Mutex
-	h  events.Heartbeat
+	mu    sync.Mutex
+	h     events.Heartbeat
+	since time.Duration // when the state began
 }
 
 func (b *beat) update(f func(*events.Heartbeat)) {
@@ -26,6 +27,24 @@ func (b *beat) get() events.Heartbeat {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.h
+}
+
+func (b *beat) enter(state string, now time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.h.State, b.since = state, now
+}
+
+// told is what a renewal says that is sent now.
+func (b *beat) told(now time.Duration) events.Heartbeat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.h
+	h.At = time.Time{} // the gateway's to set
+	if h.State == "training" {
+		h.TrainingMS = (now - b.since).Milliseconds()
+	}
+	return h
 }
 
 // renew extends the hold, every heartbeat and whenever there is something to say
@@ -59,9 +78,8 @@ func (a *agent) renew(ctx context.Context) {
 func (a *agent) renewOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(a.timers.Heartbeat, a.timers.Hold/4))
 	defer cancel()
-	h := a.beat.get()
-	h.At = time.Time{} // the gateway's to set
 	sent := a.now()
+	h := a.beat.told(sent)
 	reply, err := a.cfg.Control.Renew(ctx, h)
 	if refused(err, events.RefusedFenced) {
 		a.post(a.fenced)
@@ -84,6 +102,6 @@ func (a *agent) renewSoon() {
 
 // enter sets the state that renewals tell.
 func (a *agent) enter(state string) {
-	a.beat.update(func(h *events.Heartbeat) { h.State = state })
+	a.beat.enter(state, a.now())
 	a.renewSoon()
 }

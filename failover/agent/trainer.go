@@ -203,10 +203,21 @@ func (a *agent) leave(now time.Duration) {
 	a.reportDone()
 }
 
+// lastWords is how long the output may take to be sent before an end is told.
+// The machine may be given back the moment that is heard, and with it what still waits.
+func (a *agent) lastWords() time.Duration {
+	limit := a.timers.Heartbeat
+	if a.notice != nil {
+		limit = max(min(limit, a.notice.deadline-a.notice.margin-a.now()), 0)
+	}
+	return limit
+}
+
 // reportDone tells how it ended, until that has been heard.
 func (a *agent) reportDone() {
 	t := a.trainer
 	req := events.DoneRequest{Lease: a.cfg.Bootstrap.Lease, Code: t.exit.Code, Signal: t.exit.Signal, LastStep: max(t.step, t.from), Reason: t.reason}
+	req.OutOfMemory = a.killedForMemory(t.exit)
 	if t.failed != nil {
 		req.Unrestorable = t.failed.unrestorable
 	}
@@ -215,10 +226,11 @@ func (a *agent) reportDone() {
 		a.wish = nil
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
-	epoch := a.epoch
+	epoch, patience := a.epoch, a.lastWords()
 	a.trainer.reported = cancel
 	a.working.Go(func() {
 		defer cancel()
+		a.logs.flush(ctx, a.cfg.Control, patience)
 		err := persist(ctx, a.timers.Hold/2, func(ctx context.Context) error { return a.cfg.Control.Done(ctx, req) })
 		a.answered(err)
 		if err != nil && ctx.Err() == nil {

@@ -73,10 +73,11 @@ func (a *agent) raise(f finding) {
 func (a *agent) reportTrouble(f finding) {
 	req := events.TroubleRequest{Lease: a.cfg.Bootstrap.Lease, Kind: f.kind, Step: max(a.trainer.step, a.trainer.below), Detail: f.detail, Remedy: f.remedy, Lines: evidence(f.lines)}
 	ctx, cancel := context.WithCancel(a.ctx)
-	epoch := a.epoch
+	epoch, patience := a.epoch, a.lastWords()
 	a.trainer.reported = cancel
 	a.working.Go(func() {
 		defer cancel()
+		a.logs.flush(ctx, a.cfg.Control, patience)
 		err := persist(ctx, a.timers.Hold/2, func(ctx context.Context) error { return a.cfg.Control.Trouble(ctx, req) })
 		a.answered(err)
 		if ctx.Err() != nil {
@@ -166,10 +167,16 @@ func bound(s string, most int) string {
 	return strings.ToValidUTF8(s[:most-len(more)], "") + more
 }
 
+// killedForMemory reports whether the kernel ended the trainer because the
+// machine had no memory left.
+func (a *agent) killedForMemory(exit Exit) bool {
+	return exit.Signal == "SIGKILL" && a.outOfMemory > a.trainer.began
+}
+
 // endReason is the reason of an end, with what is known of the machine.
 func (a *agent) endReason(exit Exit) string {
 	reason := cmp.Or(a.trainer.reason, "the trainer "+exit.String())
-	if exit.Signal == "SIGKILL" && a.outOfMemory > a.trainer.began {
+	if a.killedForMemory(exit) {
 		reason += ": the machine was out of memory"
 	}
 	if exit != (Exit{}) && a.diskFull() {

@@ -53,7 +53,7 @@ func clock(c events.AgentClock) events.AgentClock {
 // beat keeps a heartbeat to what a record may keep of it.
 func beat(hb events.Heartbeat) events.Heartbeat {
 	hb.State, hb.Trouble = bounded(hb.State, maxWord), bounded(hb.Trouble, maxText)
-	hb.Clock = clock(hb.Clock)
+	hb.Clock, hb.TrainingMS = clock(hb.Clock), millis(hb.TrainingMS)
 	hb.GPUs = slices.Clone(hb.GPUs[:min(len(hb.GPUs), maxGPUs)])
 	for i := range hb.GPUs {
 		hb.GPUs[i].Name = bounded(hb.GPUs[i].Name, maxWord)

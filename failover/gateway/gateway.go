@@ -80,8 +80,6 @@ type memo struct {
 	fenced  int             // the newest epoch whose predecessors' credentials are revoked
 	revoked map[string]bool // keys
 	pushed  events.Command  // the newest order that was pushed
-	epoch   int             // of silent
-	silent  int             // renewals seen in training without a step told
 }
 
 // New returns a Gateway.

@@ -10,9 +10,10 @@ import (
 	"github.com/spotferry/spotferry/failover"
 )
 
-// silentTraining is how many renewals in training without any step told make a
+// silentTraining is how many heartbeats in training without any step told make a
 // start: such a trainer tells no steps, and its first checkpoint may be hours away.
-const silentTraining = 3
+// The agent measures it, so that it is the same whichever replica is asked.
+const silentTraining = 2
 
 func (a ask) renew() (any, error) {
 	var hb events.Heartbeat
@@ -44,7 +45,7 @@ func (a ask) renew() (any, error) {
 	if s == next {
 		return reply, nil
 	}
-	if j.Current.Started.IsZero() && !j.Over() && a.g.started(a.job, a.epoch, hb) {
+	if j.Current.Started.IsZero() && !j.Over() && a.g.started(hb) {
 		j, err = a.apply(failover.Stepped{JobStarted: events.JobStarted{
 			Epoch: a.epoch, Lease: hb.Lease, From: hb.From, Step: max(hb.Step, hb.From), Before: a.before(j), Clock: clock(hb.Clock),
 		}})
@@ -85,22 +86,9 @@ func (a ask) before(j failover.Job) int64 {
 }
 
 // started says whether a heartbeat proves the first step of an epoch.
-func (g *Gateway) started(job events.JobID, epoch int, hb events.Heartbeat) bool {
-	if hb.Step > hb.From {
-		return true
-	}
-	if hb.State != "training" || hb.Step >= 0 {
-		return false
-	}
-	proven := false
-	g.recall(job, func(m *memo) {
-		if m.epoch != epoch {
-			m.epoch, m.silent = epoch, 0
-		}
-		m.silent++
-		proven = m.silent >= silentTraining
-	})
-	return proven
+func (g *Gateway) started(hb events.Heartbeat) bool {
+	silent := hb.State == "training" && hb.Step < 0
+	return hb.Step > hb.From || silent && hb.TrainingMS >= (silentTraining*g.cfg.Timers.Heartbeat).Milliseconds()
 }
 
 // ordered adds the current order to a renewal's reply. A start is handed out only

@@ -168,6 +168,7 @@ func TestAStartListsWhatToRestoreNewestFirstAndNothingRejected(t *testing.T) {
 
 func TestTheFirstStepOfAnEpoch(t *testing.T) {
 	type beat = events.Heartbeat
+	every := events.DefaultTimers().Heartbeat.Milliseconds()
 	for _, tc := range []struct {
 		name  string
 		beats []beat
@@ -175,8 +176,8 @@ func TestTheFirstStepOfAnEpoch(t *testing.T) {
 	}{
 		{"is the first one told beyond the restored", []beat{{State: "restoring", Step: -1}, {State: "training", Step: 5, From: 5}, {State: "training", Step: 7, From: 5}}, 7},
 		{"is not the restored one told again", []beat{{State: "training", Step: 5, From: 5}, {State: "training", Step: 5, From: 5}, {State: "training", Step: 5, From: 5}, {State: "training", Step: 5, From: 5}}, -1},
-		{"of a trainer that tells no steps is its third renewal in training", []beat{{State: "training", Step: -1}, {State: "training", Step: -1}, {State: "training", Step: -1}}, 0},
-		{"of such a trainer is not sooner", []beat{{State: "setup", Step: -1}, {State: "training", Step: -1}, {State: "training", Step: -1}, {State: "exited", Step: -1}}, -1},
+		{"of a trainer that tells no steps is after two heartbeats in training, whoever heard the one before", []beat{{State: "training", Step: -1, TrainingMS: 2 * every}}, 0},
+		{"of such a trainer is not sooner", []beat{{State: "setup", Step: -1}, {State: "training", Step: -1}, {State: "training", Step: -1, TrainingMS: 10}, {State: "training", Step: -1, TrainingMS: 2*every - 1}, {State: "exited", Step: -1, TrainingMS: 2 * every}}, -1},
 		{"is recorded once", []beat{{State: "training", Step: 1}, {State: "training", Step: 2}}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -25,10 +25,9 @@ import (
 	"github.com/spotferry/spotferry/services/internal/console"
 )
 
-const (
-	bundleOrg    events.OrgID = "acme"
-	plantedValue              = "hunter2-in-the-environment"
-)
+const bundleOrg events.OrgID = "acme"
+
+const plantedValue = "hunter2-in-the-environment"
 
 // story is a job that was given notice and moved, told by real events.
 type story struct {
@@ -133,7 +132,7 @@ func tell(t *testing.T) (failoverDetail, []console.EventLine) {
 func (s *story) report() (failoverDetail, []console.EventLine) {
 	s.t.Helper()
 	var lines []console.EventLine
-	d := failoverDetail{FailoverReport: console.FailoverReport{Of: 1, Trace: events.FailoverTrace(cannedJob, 1).String()}}
+	d := failoverDetail{FailoverReport: console.FailoverReport{Of: 1}}
 	all := append(s.log.Events(events.FilterJobs)[1:], s.log.Events(events.FilterLeases)...)
 	slices.SortFunc(all, func(a, b events.Event) int { return int(a.Position) - int(b.Position) })
 	for _, e := range all {
@@ -157,6 +156,7 @@ func (s *story) report() (failoverDetail, []console.EventLine) {
 	if d.Record.N != 1 {
 		s.t.Fatal("the job has not failed over")
 	}
+	d.Trace = d.Record.Trace().String()
 	d.Evidence = []console.Evidence{{ID: d.Record.Evidence[0], Type: "job.noticed", Summary: hostile}}
 	d.Bill = cannedBill().Lines
 	return d, lines

@@ -14,14 +14,6 @@ import (
 // mostRows is how many candidates are shown; -o wide shows all.
 const mostRows = 25
 
-// writeDecision shows what a choice was made from.
-func writeDecision(p *page, d events.Decision) {
-	p.head("Candidates (%s: %s)", d.Rule, d.Action)
-	p.field("because", "%s", d.Detail)
-	p.table(candidatesTable(p, d, nil))
-	writeOmitted(p, d)
-}
-
 // figures are what a plan compares its candidates with.
 type figures struct {
 	budget, onDemand events.MicroUSD
@@ -65,7 +57,7 @@ func candidatesTable(p *page, d events.Decision, plan *figures) terminal.Table {
 }
 
 func shownCandidates(p *page, d events.Decision) []events.Candidate {
-	if p.wide || len(d.Candidates) <= mostRows || d.Chosen >= mostRows {
+	if p.wide || p.every || len(d.Candidates) <= mostRows || d.Chosen >= mostRows {
 		return d.Candidates
 	}
 	return d.Candidates[:mostRows]

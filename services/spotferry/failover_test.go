@@ -26,7 +26,7 @@ func cannedReport() console.FailoverReport {
 	f.Refined = []console.Refinement{{Event: "01jx3kq8zr5v9m2c7t4b6n0d1e-9", Time: f.Record.Ended.Add(time.Minute), Cause: f.Cause, Detail: f.Detail, Evidence: []events.EventID{"gone-1"}}}
 	decided := f.Record.Began.Add(60 * time.Millisecond)
 	return console.FailoverReport{
-		Failover: f, Of: 2, Trace: events.FailoverTrace(cannedJob, 1).String(),
+		Failover: f, Of: 2, Trace: f.Record.Trace().String(),
 		Evidence: []console.Evidence{
 			{ID: f.Record.Evidence[0], Time: f.Record.Began, Type: "job.noticed", Summary: "terminate in 2m0s (imds) " + hostile},
 			{ID: "gone-1", After: f.Refined[0].Event},

@@ -51,6 +51,7 @@ func writeChoice(p *page, title string, c console.Choice, explain bool) {
 		p.field("considered", "%s; --explain shows each", considered(dec))
 		return
 	}
+	p.every = true
 	p.table(candidatesTable(p, dec, nil))
 	writeOmitted(p, dec)
 	writeInputs(p, dec)

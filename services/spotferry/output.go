@@ -120,6 +120,7 @@ type page struct {
 	columns int
 	zone    *time.Location
 	wide    bool
+	every   bool // row of a long table, not only the first
 	began   bool
 }
 

@@ -14,7 +14,7 @@ func serviceCommand(e *environment) *cobra.Command {
 		c.AddCommand(&cobra.Command{
 			Use: p.Name, Short: p.Purpose, DisableFlagParsing: true,
 			Example: "  spotferry service " + p.Name + " --installation /etc/spotferry/installation.json",
-			RunE: func(cmd *cobra.Command, words []string) error { return p.Run(cmd.Context(), words, e.term.Out) },
+			RunE:    func(cmd *cobra.Command, words []string) error { return p.Run(cmd.Context(), words, e.term.Out) },
 		})
 	}
 	return c

@@ -21,7 +21,7 @@ func TestASellersPartOfACallContinuesTheCallersTrace(t *testing.T) {
 		near, far := bus(t)
 		serve(t, near, fake(providertest.Config{}), remote.ServerConfig{Tracer: tracer})
 		c := dial(t, far, remote.ClientConfig{})
-		move := events.FailoverTrace("job", 1)
+		move := events.FailoverTrace("job-7")
 		parent := move.Span(events.LaunchSpan("job-2-1"))
 		ctx := trace.ContextWithRemoteSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: trace.TraceID(move), SpanID: trace.SpanID(parent), TraceFlags: trace.FlagsSampled,

@@ -152,6 +152,8 @@ func fill(path string) error {
 // and with one that may write everywhere.
 func (w *world) litter() {
 	i := w.fleet.Installation()
+	bus := w.fleet.Program("bus", 0)
+	w.until(20*time.Second, func() bool { return bus.Running() && w.rec.nc.IsConnected() })
 	random := rand.New(rand.NewPCG(w.opt.seed, 2))
 	files, _ := filepath.Glob(filepath.Join(i.Dir(), "*", "*.creds"))
 	sent := 0
@@ -174,6 +176,9 @@ func (w *world) litter() {
 	}
 	if log, err := w.connect("vandal"); err == nil {
 		sent += w.scatter(log.JetStream().Conn(), random)
+	}
+	if sent == 0 {
+		w.fail("no nonsense could be written")
 	}
 	w.note("%d messages of nonsense with %d credentials and with one that may do everything", sent, len(files))
 }

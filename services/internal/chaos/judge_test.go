@@ -44,7 +44,7 @@ func (w *world) judge() verdict {
 	w.heal()
 	if !w.until(3*time.Minute, func() bool { return len(w.rec.open()) == 0 }) {
 		text, _ := states(w.rec.open())
-		w.fail("three minutes after the last trouble there are jobs open: %s", text)
+		w.fail("three minutes after the last trouble there are jobs open: %s\n%s", text, list(w.rec.whyWaiting()))
 	}
 	w.count(&v)
 	w.judgeJobs(&v)
@@ -226,13 +226,13 @@ func (w *world) judgeRestarts(v *verdict) {
 	for _, j := range jobs {
 		lives := w.lives(string(j.ID), all)
 		v.Trainers += len(lives)
-		if kindOf(j) == "calm" && len(lives) != 1 {
-			w.fail("%s, job %s, was never touched and had %d trainers: %s", j.Spec.Name, j.ID, len(lives), w.moves(j))
-			continue
-		}
 		for i, l := range lives[:max(len(lives)-1, 0)] {
 			lease := string(placed[fmt.Sprint(j.ID, " ", l.epoch)])
-			if why := w.reason(l, lease, taken); why == "" && !w.voluntary(j, lives[i+1].epoch) {
+			why := w.reason(l, lease, taken)
+			if w.voluntary(j, lives[i+1].epoch) && kindOf(j) != "calm" {
+				why = "money"
+			}
+			if why == "" {
 				w.fail("%s, job %s: trainer %d of epoch %d on %s was followed by another, and nothing had been done to it: %s", j.Spec.Name, j.ID, l.pid, l.epoch, lease, w.moves(j))
 			}
 		}

@@ -202,8 +202,11 @@ func states(jobs []failover.Job) (text string, moving bool) {
 	return strings.Join(words, ", "), moving
 }
 
-// inside says whether a job is between the first sign and the first step elsewhere.
-func inside(j failover.Job) bool { return j.Move != nil && j.Move.From.Epoch > 0 && !j.Over() }
+// inside says whether a job is between the first sign and the first step elsewhere,
+// and does not just wait for a market that has nothing.
+func inside(j failover.Job) bool {
+	return j.Move != nil && j.Move.From.Epoch > 0 && !j.Over() && j.Phase != failover.Waiting
+}
 
 // events returns the job events of a type so far.
 func ofType[F events.Fact](r *recorder) (out []events.Event) {
@@ -261,5 +264,22 @@ func (r *recorder) newestLines(n int) (out []string) {
 		row, _ := events.TypeOf(e.Fact)
 		out = append(out, fmt.Sprintf("%s %s.%s %s %.300s", e.Time.Format("15:04:05.000"), row.Family, row.Event, e.ID, fmt.Sprintf("%+v", e.Fact)))
 	}
+	return out
+}
+
+// whyWaiting says of every purchase that was declined last what spoke against each candidate.
+func (r *recorder) whyWaiting() (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, e := range r.leases {
+		f, declined := e.Fact.(events.LeaseDeclined)
+		if j := r.jobs[id.Job()]; !declined || j.Closed {
+			continue
+		}
+		for _, c := range f.Decision.Candidates {
+			out = append(out, fmt.Sprintf("%s at %s: %s: %s", id, e.Time.Format("15:04:05"), c.Offer.Pool, c.WhyNot))
+		}
+	}
+	slices.Sort(out)
 	return out
 }

@@ -75,6 +75,7 @@ func newWorld(t testing.TB, o options) *world {
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	t.Cleanup(w.close)
 	w.build()
+	w.began = time.Now() // building is not counted
 	w.start()
 	return w
 }

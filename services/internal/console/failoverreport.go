@@ -106,7 +106,7 @@ func (m *moves) find(job string, n int) (moveRecord, error) {
 
 // report is everything about a move but its money.
 func (r *jobRecord) report(m moveRecord) FailoverReport {
-	rep := FailoverReport{Failover: m.view(r), Of: len(r.moves.list), Trace: events.FailoverTrace(r.job.ID, m.record.N).String()}
+	rep := FailoverReport{Failover: m.view(r), Of: len(r.moves.list), Trace: m.record.Trace().String()}
 	rep.Evidence = r.evidence("", m.record.Evidence)
 	for _, later := range m.refined {
 		rep.Evidence = append(rep.Evidence, r.evidence(later.Event, later.Evidence)...)

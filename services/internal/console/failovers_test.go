@@ -111,7 +111,7 @@ func TestAFailoversReportSaysAllThatIsKnown(t *testing.T) {
 		if r.Record.Cause != events.CauseReclaim || r.Cause != events.CauseHostFault || len(r.Refined) != 1 || !strings.Contains(r.Detail, "host's own log") || r.Of != 1 {
 			t.Errorf("cause %s, now %s, %q, %+v", r.Record.Cause, r.Cause, r.Detail, r.Refined)
 		}
-		if r.Trace != events.FailoverTrace(mover, 1).String() {
+		if r.Trace != r.Record.Trace().String() || r.Trace == "" {
 			t.Errorf("trace %s", r.Trace)
 		}
 		var known, gone int

@@ -80,6 +80,7 @@ func Agent(ctx context.Context, c AgentConfig) error {
 		ProbeEvery:  between(time.Second, 6*beat, 30*time.Second),
 		KernelLog:   cmp.Or(c.Getenv("SPOTFERRY_KERNEL_LOG"), agent.KernelLogPath),
 		NvidiaSMI:   nvidiaSMI(c.Getenv),
+		SharedGPUs:  c.Getenv(agent.MetadataEndpointVariable) != "" && c.Getenv(nvidiaSMIVariable) == "", // a local machine is processes of ours
 		Log:         c.Log,
 	})
 	c.Log.Info("agent ended", zap.Error(err))
@@ -89,9 +90,11 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	return err
 }
 
+const nvidiaSMIVariable = "SPOTFERRY_NVIDIA_SMI"
+
 // nvidiaSMI is where the driver's own program is, "" on a machine without.
 func nvidiaSMI(getenv func(string) string) string {
-	if path := getenv("SPOTFERRY_NVIDIA_SMI"); path != "" {
+	if path := getenv(nvidiaSMIVariable); path != "" {
 		return path
 	}
 	path, err := exec.LookPath("nvidia-smi")

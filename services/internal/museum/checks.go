@@ -25,7 +25,8 @@ var stages = []stage{
 		"./events", "./bidder/budget", "./bidder/ledger", "./bidder/market", "./bidder/provider", "./bidder/provider/remote",
 		"./bidder/provider/providertest", "./failover", "./failover/gateway", "./checkpoint", "./checkpoint/framework", "./checkpoint/store/...",
 	}},
-	{packages: []string{"./bidder", "./failover/agent", "./events/natsbus", "./services/internal/simtest"}, run: notLong},
+	{packages: []string{"./failover/agent"}, patient: true},
+	{packages: []string{"./bidder", "./events/natsbus", "./services/internal/simtest"}, run: notLong},
 	{packages: []string{"./bidder/trace", "./bidder/provider/local"}, patient: true},
 	{packages: []string{"./services/internal/simtest"}, run: "^TestSeeds$", args: []string{"-args", "-seeds=10", "-hours=2"}},
 }

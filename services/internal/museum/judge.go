@@ -57,7 +57,7 @@ func (j judge) weigh(ctx context.Context, name string) verdict {
 		v.Verdict, v.Detail, v.TookMS = what, detail, time.Since(began).Milliseconds()
 		return v
 	}
-	build := exec.CommandContext(ctx, "go", "list", "-export", "-f", "", "./...") // compiles, and links nothing
+	build := exec.CommandContext(ctx, "go", "list", "-export", "-f", "{{with .Error}}{{.}}{{end}}", "./...") // compiles, and links nothing
 	build.Dir = j.tree.dir
 	if out, err := build.CombinedOutput(); err != nil {
 		return done(notBuilt, string(out))

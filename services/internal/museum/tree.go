@@ -69,9 +69,11 @@ func (t *tree) take(place string) error {
 	return errors.Join(err, os.Chmod(t.temp, 0o755), os.MkdirAll(t.dir, 0o700))
 }
 
-// sweep empties the place for temporary files: tests that are cut short clean nothing up.
+// sweep empties the place for temporary files: tests that are cut short clean
+// nothing up. What somebody still writes to is left for the next time.
 func (t *tree) sweep() error {
-	return errors.Join(os.RemoveAll(t.junk), os.MkdirAll(t.junk, 0o755)) // some tests ask as another user
+	_ = os.RemoveAll(t.junk)
+	return os.MkdirAll(t.junk, 0o755) // some tests ask as another user
 }
 
 func (t *tree) close() {
@@ -188,10 +190,16 @@ func (t *tree) apply(ctx context.Context, file string) (undo func() error, why s
 		return nil, "", err
 	}
 	names := touched(data)
+	kept := map[string]saved{} // of the copy: the original may be another by now
+	for _, name := range names {
+		if kept[name], err = save(filepath.Join(t.dir, name)); err != nil {
+			return nil, "", err
+		}
+	}
 	undo = func() error {
 		var errs []error
 		for _, name := range names {
-			errs = append(errs, t.restore(name))
+			errs = append(errs, kept[name].putBack(filepath.Join(t.dir, name)))
 			for _, left := range []string{".orig", ".rej"} {
 				_ = os.Remove(filepath.Join(t.dir, name+left))
 			}
@@ -223,6 +231,34 @@ func (t *tree) apply(ctx context.Context, file string) (undo func() error, why s
 		}
 	}
 	return undo, strings.Join(said, "\n"), nil
+}
+
+// saved is a file as it was; the zero value is none.
+type saved struct {
+	data []byte
+	info fs.FileInfo
+}
+
+func save(path string) (saved, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return saved{}, nil // a file that the patch makes
+	}
+	data, err := os.ReadFile(path)
+	return saved{data, info}, err
+}
+
+func (s saved) putBack(path string) error {
+	if s.info == nil {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := os.WriteFile(path, s.data, s.info.Mode().Perm()); err != nil {
+		return err
+	}
+	return os.Chtimes(path, s.info.ModTime(), s.info.ModTime())
 }
 
 // touched lists the files that a patch names, with and without their first

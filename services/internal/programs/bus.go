@@ -64,7 +64,7 @@ type embedded struct{ *natsbus.Embedded }
 
 // Run returns when ctx has ended and everything acknowledged is on the disk.
 func (e embedded) Run(ctx context.Context) error {
-	<-ctx.Done()
+	e.Heal(ctx)
 	e.Shutdown()
 	return nil
 }

@@ -20,7 +20,7 @@ func (m *machine) renewed(sent time.Time, r events.RenewReply) {
 	if sent.Before(m.held) {
 		return
 	}
-	if gap := time.Since(m.held); gap > m.w.timers.Hold && !m.held.IsZero() {
+	if gap := time.Since(m.held); gap > m.w.timers.Hold && !m.held.IsZero() && (gap > m.gap || time.Since(m.back) > lastWork) {
 		m.gap, m.back, m.gapPaid = gap, time.Now(), m.paidBy
 	}
 	m.held, m.paidBy = sent, time.Time{}

@@ -18,12 +18,18 @@ type call struct {
 // launches are the calls to sellers that a move made: the one that gave its machine,
 // those before it that gave none, and one whose machine went before its first step.
 func launches(r events.Failover, evs []events.Event) []call {
+	return calls(evs, func(e events.Event) bool { return led(r, events.LeaseID(e.Aggregate.ID)) },
+		func(c call) bool { return c.lease == r.To.Lease || !c.span.Began.Before(r.Began) })
+}
+
+// calls are the launches that lease events tell of, oldest first; one without an answer is none.
+func calls(evs []events.Event, of func(events.Event) bool, keep func(call) bool) []call {
 	found := map[events.LeaseID]*call{}
 	for _, e := range ordered(evs, func(events.Event, events.Event) int { return 0 }) {
-		id := events.LeaseID(e.Aggregate.ID)
-		if e.Aggregate.Kind != "lease" || !led(r, id) {
+		if e.Aggregate.Kind != "lease" || !of(e) {
 			continue
 		}
+		id := events.LeaseID(e.Aggregate.ID)
 		c := found[id]
 		if c == nil {
 			c = &call{lease: id, span: Span{Name: "launch"}}
@@ -33,8 +39,7 @@ func launches(r events.Failover, evs []events.Event) []call {
 	}
 	var out []call
 	for _, c := range found {
-		ofMove := c.lease == r.To.Lease || !c.span.Began.Before(r.Began)
-		if !c.span.Began.IsZero() && !c.span.Ended.Before(c.span.Began) && ofMove {
+		if !c.span.Began.IsZero() && !c.span.Ended.Before(c.span.Began) && keep(*c) {
 			out = append(out, *c)
 		}
 	}

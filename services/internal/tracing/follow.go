@@ -7,73 +7,78 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/failover"
 )
 
-// Follow exports the trace of every failover once its record is appended, until
-// ctx ends, and returns nil then. Replicas share the work: each trace is exported by one of
-// them. When nobody takes it, it is tried again; a trace sent twice is the same
-// trace, id by id. An exporter that is not On has nothing to follow.
+// Follow exports the trace of every failover once its record is appended, or once it
+// is called off, until ctx ends, and returns nil then. Replicas share the work: each
+// trace is exported by one of them. When nobody takes it, it is tried again; a trace sent
+// twice is the same trace, id by id. An exporter that is not On has nothing to follow.
 func (x *Exporter) Follow(ctx context.Context, log events.Log, logger *zap.Logger) error {
 	if !x.On() {
 		<-ctx.Done()
 		return nil
 	}
-	return log.Consume(ctx, events.Subscription{Name: "traces", Filters: []string{events.FilterFailovers}}, func(ctx context.Context, e events.Event) error {
-		f, ok := e.Fact.(events.JobFailedOver)
-		if !ok {
+	return log.Consume(ctx, events.Subscription{Name: "traces", Filters: []string{events.FilterJobs}}, func(ctx context.Context, e events.Event) error {
+		if !mayEnd(e) {
 			return nil
 		}
-		job := events.JobID(e.Aggregate.ID)
-		name, evs, err := read(ctx, log, e.Aggregate, f.Record)
-		if err != nil {
+		spans, err := endedBy(ctx, log, e)
+		if err != nil || len(spans) == 0 {
 			return err
 		}
-		spans := Spans(job, name, f.Record, evs)
 		if err := x.Export(ctx, spans); err != nil {
-			return fmt.Errorf("job %s failover %d: %w", job, f.Record.N, err)
+			return fmt.Errorf("the move of job %s that ended with %s: %w", e.Aggregate.ID, e.ID, err)
 		}
-		logger.Info("failover traced", zap.String("job", string(job)), zap.Int("failover", f.Record.N),
+		logger.Info("failover traced", zap.String("job", e.Aggregate.ID), zap.String("ended_by", string(e.ID)),
 			zap.String("trace", spans[0].Trace.String()), zap.Int("spans", len(spans)))
 		return nil
 	})
 }
 
-// read returns the job's name and the events that its trace is made of.
-func read(ctx context.Context, log events.Log, a events.Aggregate, r events.Failover) (name string, evs []events.Event, err error) {
-	evs, err = log.Read(ctx, a, 0)
+// mayEnd says whether an event can be a move's last.
+func mayEnd(e events.Event) bool {
+	switch e.Fact.(type) {
+	case events.JobFailedOver, events.JobNoticeWithdrawn, events.JobHeard, events.JobPaused, events.JobEnded:
+		return e.Trace != ""
+	}
+	return false
+}
+
+// endedBy returns the trace of the move that an event ended, none if it goes on.
+func endedBy(ctx context.Context, log events.Log, e events.Event) ([]Span, error) {
+	evs, err := log.Read(ctx, e.Aggregate, 0)
 	if err != nil {
-		return "", nil, fmt.Errorf("reading job %s: %w", a.ID, err)
+		return nil, fmt.Errorf("reading job %s: %w", e.Aggregate.ID, err)
 	}
-	if len(evs) > 0 {
-		if f, ok := evs[0].Fact.(events.JobSubmitted); ok {
-			name = f.Spec.Name
+	job := failover.Replay(evs[:min(e.Sequence, uint64(len(evs)))])
+	if f, ok := e.Fact.(events.JobFailedOver); ok {
+		if _, last, n, wrong := f.Record.To.Lease.Parts(); wrong == nil && f.Record.To.Lease != f.Record.From.Lease {
+			evs, err = withLeases(ctx, log, e.Aggregate, evs, f.Record.From.Epoch+1, last, n)
 		}
+		return Spans(job.ID, job.Spec.Name, f.Record, evs), err
 	}
-	add := func(l events.LeaseID) (int, error) {
-		more, err := log.Read(ctx, events.LeaseAggregate(a.Org, l), 0)
-		if err != nil {
-			return 0, fmt.Errorf("reading lease %s: %w", l, err)
-		}
-		evs = append(evs, more...)
-		return len(more), nil
+	if goesOn := job.Move != nil && (!job.Over() || job.Move.First != nil); goesOn {
+		return nil, nil
 	}
-	if _, err := add(r.From.Lease); err != nil {
-		return "", nil, err
-	}
-	job, last, most, err := r.To.Lease.Parts()
-	if err != nil || r.To.Lease == r.From.Lease {
-		return name, evs, nil
-	}
-	for epoch := r.From.Epoch + 1; epoch <= last; epoch++ {
-		for n := 1; ; n++ { // numbered without gaps
-			had, err := add(job.Lease(epoch, n))
+	evs, err = withLeases(ctx, log, e.Aggregate, evs, job.Epoch+1, job.NextEpoch, job.NextN-1)
+	return calledOff(job.ID, job.Spec.Name, e, evs), err
+}
+
+// withLeases adds the events of the leases of some epochs; n is the last of the last epoch's.
+func withLeases(ctx context.Context, log events.Log, a events.Aggregate, evs []events.Event, epoch, last, n int) ([]events.Event, error) {
+	for ; epoch <= last; epoch++ {
+		for i := 1; ; i++ { // numbered without gaps
+			l := events.JobID(a.ID).Lease(epoch, i)
+			more, err := log.Read(ctx, events.LeaseAggregate(a.Org, l), 0)
 			if err != nil {
-				return "", nil, err
+				return nil, fmt.Errorf("reading lease %s: %w", l, err)
 			}
-			if had == 0 && (epoch < last || n > most) {
+			if len(more) == 0 && (epoch < last || i > n) {
 				break
 			}
+			evs = append(evs, more...)
 		}
 	}
-	return name, evs, nil
+	return evs, nil
 }

@@ -55,6 +55,9 @@ func (l *life) lease(id events.LeaseID, f events.Fact) events.Event {
 	e, err := events.Follow(events.LeaseAggregate(org, id), prev, f)
 	if err == nil {
 		e.Time = l.now
+		if evs := l.log.Events(events.FilterJobs); len(evs) > 0 {
+			e.Trace = evs[len(evs)-1].Trace // as the bidder does
+		}
 		e, err = l.log.Append(context.Background(), position, e)
 	}
 	if err != nil {

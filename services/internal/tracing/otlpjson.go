@@ -119,7 +119,7 @@ func attributes(kvs []attribute.KeyValue) []jsonAttribute {
 		case attribute.FLOAT64:
 			v["doubleValue"] = kv.Value.AsFloat64()
 		default:
-			v["stringValue"] = kv.Value.Emit()
+			v["stringValue"] = kv.Value.String()
 		}
 		out = append(out, jsonAttribute{string(kv.Key), v})
 	}

@@ -39,14 +39,14 @@ type Mark struct {
 // evs are events of the job and its leases, any number and in any order; what is
 // not of this failover is left out.
 func Spans(job events.JobID, name string, r events.Failover, evs []events.Event) []Span {
-	t := tree{trace: events.FailoverTrace(job, r.N)}
+	t := tree{trace: r.Trace()}
 	root := Span{Name: events.RootSpan, Began: r.Began, Ended: r.Ended, Attributes: rootAttributes(job, name, r)}
-	calls := launches(r, evs)
+	made := launches(r, evs)
 	for _, p := range r.Phases {
 		root.cover(p.Began, p.Began.Add(time.Duration(p.MS)*time.Millisecond))
 	}
 	bought := slices.ContainsFunc(r.Phases, func(p events.Phase) bool { return p.Name == "acquire" })
-	for _, c := range calls {
+	for _, c := range made {
 		if c.lease != r.To.Lease || !bought {
 			root.cover(c.span.Began, c.span.Ended)
 		}
@@ -58,7 +58,7 @@ func Spans(job events.JobID, name string, r events.Failover, evs []events.Event)
 		s.Attributes = []attribute.KeyValue{attribute.String("spotferry.clock", p.Clock), attribute.String("spotferry.actor", actor(p.Name))}
 		t.add(partOf(p, r.Phases), s)
 	}
-	for _, c := range calls {
+	for _, c := range made {
 		parent := ""
 		if c.lease == r.To.Lease {
 			parent = "acquire"

@@ -64,7 +64,7 @@ func TestAFailoverIsOneTree(t *testing.T) {
 	r, evs := moved(t).record()
 	spans := Spans(job, "tuned", r, evs)
 	checkTree(t, r, spans)
-	if spans[0].Trace != events.FailoverTrace(job, 1) {
+	if spans[0].Trace != events.FailoverTrace(r.Evidence[0]) {
 		t.Errorf("trace %s", spans[0].Trace)
 	}
 	var names []string
@@ -156,9 +156,56 @@ func TestAMachineThatWentBeforeItsFirstStepIsPartOfTheMove(t *testing.T) {
 			t.Errorf("no span for the launch of %s", want)
 		}
 	}
-	_, read, err := read(t.Context(), l.log, events.JobAggregate(org, job), r)
-	if err != nil || !reflect.DeepEqual(Spans(job, "tuned", r, read), spans) {
+	var last events.Event
+	for _, e := range evs {
+		if mayEnd(e) {
+			last = e
+		}
+	}
+	if again, err := endedBy(t.Context(), l.log, last); err != nil || !reflect.DeepEqual(again, spans) {
 		t.Errorf("what is read gives another tree: %v", err)
+	}
+}
+
+func TestAMoveThatIsCalledOffIsATreeToo(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.after(0, failover.Submit{By: "ann", Attribution: events.Attribution{Org: org}, Spec: events.JobSpec{Name: "tuned", Run: "train", Policy: events.Policy{Budget: events.Dollar}}})
+	a := l.buy(1, 1)
+	l.steps(2*time.Second, 1, a, 0)
+	l.notice(a)
+	b := l.buy(2, 2)
+	l.after(time.Second, failover.Withdrawn{JobNoticeWithdrawn: events.JobNoticeWithdrawn{Epoch: 1, Lease: a}})
+	var off events.Event
+	for _, e := range l.log.Events(events.FilterJobs) {
+		if mayEnd(e) {
+			off = e
+		}
+	}
+	spans, err := endedBy(t.Context(), l.log, off)
+	if err != nil || len(spans) == 0 {
+		t.Fatal(spans, err)
+	}
+	checkTree(t, events.Failover{}, spans)
+	var first events.EventID
+	for _, e := range l.log.Events(events.FilterJobs) {
+		if _, ok := e.Fact.(events.JobNoticed); ok {
+			first = e.ID
+		}
+	}
+	if spans[0].Trace != events.FailoverTrace(first) || len(spans) != 3 || spans[2].ID != spans[0].Trace.Span(events.LaunchSpan(b)) {
+		t.Errorf("trace %s", spans[0].Trace)
+	}
+	// The next move is another trace, although it has the number that this one would have had.
+	l.notice(a)
+	l.commit(a)
+	c := l.buy(3, 1)
+	l.steps(2*time.Second, 3, c, 10)
+	r, evs := l.record()
+	for _, s := range Spans(job, "tuned", r, evs) {
+		if s.Trace == spans[0].Trace || s.ID == s.Trace.Span(events.LaunchSpan(b)) {
+			t.Errorf("%s is of the move that was called off", s.Name)
+		}
 	}
 }
 
