@@ -135,8 +135,12 @@ func (e *errand) decide(ctx context.Context, j job, c events.Command, l lease) (
 	d := Decide(sit)
 	s.cfg.Metrics.decided(d)
 	if d.Action == Buy {
+		l, after, err := s.purchase(ctx, j, l, d, c.Purpose)
+		if err != nil || l.phase != intended {
+			return after, err // what another replica made of this lease is looked at next
+		}
 		e.called[l.id] = true
-		return e.s.purchase(ctx, j, l, d, c.Purpose)
+		return after, s.launch(ctx, l)
 	}
 	if before := s.world.lease(j.id.Lease(c.Epoch, max(l.n()-1, 1))); d.Action == Wait && before.phase == declined &&
 		before.decline.Reason == d.Reason && now.Control.Sub(before.newest.Time) < s.cfg.Timers.GC {
@@ -148,17 +152,18 @@ func (e *errand) decide(ctx context.Context, j job, c events.Command, l lease) (
 	return next{}, err
 }
 
-// purchase reserves, writes the intent and launches.
-func (s *Service) purchase(ctx context.Context, j job, l lease, d events.Decision, purpose events.Purpose) (next, error) {
+// purchase reserves and writes the intent. The lease comes back intended when
+// its machine is to be launched now, by whoever wrote the intent.
+func (s *Service) purchase(ctx context.Context, j job, l lease, d events.Decision, purpose events.Purpose) (lease, next, error) {
 	s.cfg.Crash(CrashBeforeIntent)
 	c := d.Candidates[d.Chosen]
 	money, err := s.reserve(ctx, j, l.id, c, d)
 	if over, ok := errors.AsType[*budget.Exceeded](err); ok {
 		s.cfg.Logger.Info("the money went elsewhere meanwhile", zap.String("job", string(j.id)), zap.Error(over))
-		return next{after: s.cfg.Timers.Heartbeat / 5}, nil
+		return l, next{after: s.cfg.Timers.Heartbeat / 5}, nil
 	}
 	if err != nil {
-		return next{}, err
+		return l, next{}, err
 	}
 	s.cfg.Crash(CrashReserved)
 	l, err = s.record(ctx, l, events.LeaseIntended{
@@ -166,16 +171,15 @@ func (s *Service) purchase(ctx context.Context, j job, l lease, d events.Decisio
 		Reserved: money.amount, PaidTill: money.until, Decision: d,
 	}, j.newest.ID)
 	if err != nil {
-		return next{}, err
+		return l, next{}, err
 	}
 	if l.phase == refused || l.phase == declined { // another replica closed this lease id
-		return next{}, s.releaseMoney(ctx, j.org, ledger.Lease{ID: l.id, Job: j.id})
+		return l, next{}, s.releaseMoney(ctx, j.org, ledger.Lease{ID: l.id, Job: j.id})
 	}
-	if l.phase != intended {
-		return next{}, nil
+	if l.phase == intended {
+		s.cfg.Crash(CrashAfterIntent)
 	}
-	s.cfg.Crash(CrashAfterIntent)
-	return next{}, s.launch(ctx, l)
+	return l, next{}, nil
 }
 
 // reconsider weighs a voluntary move after a commit, and buys the machine for it.
@@ -206,8 +210,11 @@ func (s *Service) reconsider(ctx context.Context, a events.Aggregate) error {
 	if err != nil || l.phase != absent {
 		return err
 	}
-	_, err = s.purchase(ctx, j, l, d, PurposeOf(*in.Current, d.Candidates[d.Chosen]))
-	return err
+	l, _, err = s.purchase(ctx, j, l, d, PurposeOf(*in.Current, d.Candidates[d.Chosen]))
+	if err != nil || l.phase != intended {
+		return err
+	}
+	return s.launch(ctx, l)
 }
 
 // buying says whether a machine for a later epoch is on its way.

@@ -47,7 +47,7 @@ func (s *Service) call(ctx context.Context, p *poller, l lease, spec provider.La
 	}
 	kind := provider.KindOf(callErr)
 	s.cfg.Metrics.answered(p.name, kind.String(), took)
-	if !certain(callErr) {
+	if !certain(callErr) || l.phase == unknown && errors.Is(callErr, provider.ErrHeldBack) {
 		if l.phase == unknown {
 			return l, ctx.Err()
 		}
@@ -64,7 +64,9 @@ func (s *Service) call(ctx context.Context, p *poller, l lease, spec provider.La
 	return s.recordUntil(ctx, l, pending, fact, l.newest.ID)
 }
 
-// certain says whether a failed launch has surely made no machine.
+// certain says whether a failed launch has surely made no machine. Of an earlier
+// one under the same token, only an answer of the seller's own says something: a call
+// that was held back here never reached it.
 func certain(err error) bool {
 	e, ok := errors.AsType[*provider.Error](err)
 	return ok && !e.MaybeCreated && e.Kind != provider.UnknownOutcome && e.Kind != provider.Conflict

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +123,42 @@ func TestAnAnswerThatWasLostIsReconciledToOneMachine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// shy answers from the second launch on that it was held back, as an open breaker does.
+type shy struct {
+	provider.Provider
+	launches atomic.Int64
+}
+
+func (s *shy) Launch(ctx context.Context, spec provider.LaunchSpec, token string) (provider.Instance, error) {
+	if s.launches.Add(1) > 1 {
+		return provider.Instance{}, &provider.Error{Kind: provider.Transient, Op: "launch", Code: "breaker_open", Err: provider.ErrHeldBack}
+	}
+	return s.Provider.Launch(ctx, spec, token)
+}
+
+func TestACallThatNeverLeftSaysNothingOfTheOneBefore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, quote("a1", events.Spot, 1))
+		r.fake.Script("launch", providertest.Fault{Mode: providertest.Lost})
+		seller := &shy{Provider: r.seller}
+		stop := r.start(func(c *Config) { c.Sellers = map[string]provider.Provider{"s": seller} })
+		defer stop()
+		o := r.submit("job", anyGPU())
+		o.do(func() {
+			r.eventually("the machine whose answer was lost", 15*time.Minute, func() bool { return o.current() != "" })
+			if l := o.current(); l != "job-1-1" {
+				t.Errorf("the job is on %s: the first lease was given up", l)
+			}
+			o.finish()
+			r.eventually("closed", 20*time.Minute, r.closed("job"))
+		})
+		if seller.launches.Load() < 2 {
+			t.Fatal("no second call was made")
+		}
+		r.audit()
+	})
 }
 
 func TestWithoutCapacityTheJobIsToldOnceAndBoughtWhenItReturns(t *testing.T) {

@@ -38,6 +38,32 @@ func TestANoticeIsUsedForAFreshCheckpoint(t *testing.T) {
 	})
 }
 
+func TestASlowSaveIsWaitedForAsLongAsTheNoticeAllows(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		grace  int64
+		waited bool
+	}{
+		{"nobody said how long a save takes", 0, true},
+		{"the job says that a save takes five seconds", 5, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inWorld(t, func(w *world, join *events.JoinReply) {
+				join.Spec.Policy.Checkpoint.GraceS = tc.grace
+				w.trainer.StepTime, w.trainer.SaveTime, w.trainer.SaveEvery = 25*time.Second, 20*time.Second, 4
+				w.boot()
+				w.until("a save", func() bool { return len(w.commits()) == 1 })
+				w.until("the next step", func() bool { return w.trainer.Last() == 5 })
+				w.seller.Warn(2 * time.Minute)
+				w.until("a final commit", func() bool { return w.lastCommit().Final })
+				if fresh := w.lastCommit().Checkpoint.Step > 4; fresh != tc.waited {
+					t.Errorf("step %d committed as the last, 4 was saved before the notice", w.lastCommit().Checkpoint.Step)
+				}
+			})
+		})
+	}
+}
+
 func TestANoticeSeenAgainIsOneNotice(t *testing.T) {
 	inWorld(t, func(w *world, _ *events.JoinReply) {
 		w.boot()

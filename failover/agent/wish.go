@@ -155,7 +155,7 @@ func (a *agent) pursue(now time.Duration) {
 		return
 	}
 	if w.fresh && !a.arrived(w, now) {
-		if now < w.giveUp && !a.tooLate(now) {
+		if a.patient(w, now) {
 			return
 		}
 		a.cfg.Log.Warn("no fresh checkpoint came in time", zap.Duration("waited", now-w.asked))
@@ -182,6 +182,16 @@ func (a *agent) pursue(now time.Duration) {
 	case wishSilence:
 		a.stop("stopped out of contact")
 	}
+}
+
+// patient reports whether a fresh checkpoint may still come in time. Under a
+// notice there is no reason to give up before it could not be shipped any more, unless the
+// job says how long its saves may take: whoever waits has nothing better to do.
+func (a *agent) patient(w *wish, now time.Duration) bool {
+	if a.tooLate(now) {
+		return false
+	}
+	return now < w.giveUp || (a.notice != nil && a.spec.Policy.Checkpoint.GraceS == 0)
 }
 
 // arrived reports whether what the trainer was asked for is there: a checkpoint

@@ -75,6 +75,7 @@ func (j judge) weigh(ctx context.Context, name string) verdict {
 		v.By = append(v.By, found.failed...)
 		detail.WriteString(found.text)
 		if len(v.By) > 0 && !j.all {
+			v.By = v.By[:1] // a patient stage has gone on
 			break
 		}
 	}

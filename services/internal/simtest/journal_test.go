@@ -2,10 +2,12 @@ package simtest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/providertest"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -109,11 +111,22 @@ func (j *journal) Terminate(ctx context.Context, id events.InstanceID) error {
 	return err
 }
 
+// tear loses some machines of a list, and has it say so.
+func (j *journal) tear(l *provider.Listing) {
+	at := time.Now().UnixNano()
+	if c := j.w.chance; j.w.chaotic() && c.hits(j.w.opt.trouble.partial, "partial", at) {
+		j.w.hits.add("seller: list partial")
+		l.Complete = false
+		l.Instances = slices.DeleteFunc(l.Instances, func(i provider.Instance) bool { return c.hits(0.5, "torn", at, i.ID) })
+	}
+}
+
 // List implements provider.Provider.
 func (j *journal) List(ctx context.Context) (provider.Listing, error) {
 	turn("list")
 	c := j.note(provider.OpList, "")
 	l, err := j.Provider.List(ctx)
+	j.tear(&l)
 	if err != nil {
 		j.answered(c, nil, err)
 	} else {
@@ -137,4 +150,15 @@ func (s wishes) Launch(ctx context.Context, spec provider.LaunchSpec, token stri
 	s.w.wished[events.LeaseID(token)] = append(s.w.wished[events.LeaseID(token)], time.Now())
 	s.w.mu.Unlock()
 	return s.Provider.Launch(ctx, spec, token)
+}
+
+// deaf says whether the seller has accepted ends of a machine and done nothing, for longer than anybody
+// should have to wait for one.
+func (c *call) deaf(w *world, i providertest.Interval) bool {
+	first := w.journal.of(provider.OpTerminate, string(i.Instance))[0]
+	end := i.To.Control
+	if end.IsZero() {
+		end = time.Now()
+	}
+	return w.opt.trouble.deaf > 0 && end.Sub(first.at) > w.timers.GC/2
 }

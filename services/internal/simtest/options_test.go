@@ -37,6 +37,7 @@ type trouble struct {
 	rot        time.Duration // an object of the checkpoint store is damaged
 	steps      time.Duration // a machine's wall clock is set
 	lost       float64       // a launch's answer does not come
+	twice      float64       // a launch makes two machines
 	partial    float64       // a list has a page missing
 	deaf       float64       // an end is accepted and nothing happens
 	ruin       time.Duration // every checkpoint of a job is damaged and its machine taken; once a job

@@ -48,6 +48,13 @@ func (r *record) machine(i providertest.Interval, p *purchase) {
 		w.fail("I-4: machine %s of job %s lives although the job is closed (token %s)", i.Instance, s.id, lease)
 	}
 	limit := w.timers.GC + w.timers.Settle
+	if asked := w.journal.of(provider.OpTerminate, string(i.Instance)); len(asked) > 0 && asked[len(asked)-1].deaf(w, i) {
+		w.hits.add("machine that outlived its end")
+		if since := end.Sub(asked[len(asked)-1].at); since > 2*time.Minute+w.outagesIn(asked[len(asked)-1].at, end) {
+			w.fail("I-4: the end of machine %s was not asked for any more in its last %s", i.Instance, since)
+		}
+		return
+	}
 	if s.ended != nil {
 		if d := end.Sub(s.endedAt) - w.outagesIn(s.endedAt, end); d > limit {
 			w.fail("I-12: machine %s lived on for %s after job %s had ended", i.Instance, d, s.id)

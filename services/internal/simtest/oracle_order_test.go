@@ -171,13 +171,7 @@ func (o *order) another(id events.LeaseID) {
 		if first == nil || (first.phase != "intended" && first.phase != "unknown") {
 			continue
 		}
-		asked := len(o.w.asks(job.Lease(epoch, k), o.now.at))
-		switch {
-		case asked >= 3:
-		case o.w.opt.replicas > 1:
-			// A replica that lost the race for an intent counts it as asked for by itself.
-			o.w.hits.add("another machine bought while a replica's answer was out")
-		default:
+		if asked := len(o.w.asks(job.Lease(epoch, k), o.now.at)); asked < 3 {
 			o.wrong("I-4", "lease %s was intended while nobody knew whether %s had come to a machine, after asking %d times", id, job.Lease(epoch, k), asked)
 		}
 	}
@@ -208,9 +202,15 @@ func (o *order) stray(id events.LeaseID, before string, f events.LeaseTerminatin
 	if before != "" && before != "declined" {
 		return
 	}
-	n := o.w.journal.lists(time.Time{}, o.now.at, true, func(i provider.Instance) bool { return i.ID == f.Instance })
+	var since time.Time
+	if i, ok := o.w.fake.Instance(f.Instance); ok {
+		if p := o.record.leases[events.LeaseID(i.Token)]; p != nil && p.intended != nil {
+			since = p.at.Add(o.w.timers.Settle)
+		}
+	}
+	n := o.w.journal.lists(since, o.now.at, true, func(i provider.Instance) bool { return i.ID == f.Instance })
 	if n < 2 {
-		o.wrong("I-4", "machine %s was taken for a stray after %d complete lists (lease %s)", f.Instance, n, id)
+		o.wrong("I-4", "machine %s was taken for a stray after %d complete lists that had it since the settle time (lease %s)", f.Instance, n, id)
 	}
 }
 

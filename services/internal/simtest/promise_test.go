@@ -17,6 +17,9 @@ func TestPromisesUnderOneSortOfTrouble(t *testing.T) {
 		{"lists that lack machines prove no absence", []uint64{2}, func(t *trouble) {
 			t.partial, t.lost, t.reclaim = 0.7, 0.4, 15*time.Minute
 		}, []string{"seller: list partial", "seller: launch unanswered"}},
+		{"a machine too many is given back on complete lists alone", []uint64{14, 15}, func(t *trouble) {
+			t.partial, t.twice, t.reclaim = 0.8, 0.8, 10*time.Minute
+		}, []string{"seller: list partial", "seller: launch twice", "machine that nobody ordered"}},
 		{"launches without an answer come to one machine or none", []uint64{3}, func(t *trouble) {
 			t.lost, t.reclaim, t.crash = 0.6, 8*time.Minute, 15*time.Minute
 		}, []string{"seller: launch unanswered"}},
@@ -26,6 +29,12 @@ func TestPromisesUnderOneSortOfTrouble(t *testing.T) {
 		{"an end is asked for until the seller confirms it", []uint64{6}, func(t *trouble) {
 			t.deaf, t.reclaim, t.cancels = 0.8, 12*time.Minute, true
 		}, []string{"seller: terminate accepted without effect"}},
+		{"nothing is given up because time has passed", []uint64{16, 17}, func(t *trouble) {
+			t.deaf, t.tight, t.reclaim = 0.98, true, 14*time.Minute
+		}, []string{"seller: terminate accepted without effect", "machine that outlived its end"}},
+		{"a machine may save until its notice ends", []uint64{12, 18}, func(t *trouble) {
+			t.object, t.reclaim = 0.45, 6*time.Minute
+		}, []string{"store: put refused", "reclaim with notice"}},
 		{"wall clocks that are set change nothing", []uint64{7}, func(t *trouble) {
 			t.steps, t.partition = 50*time.Second, 6*time.Minute
 		}, []string{"machine's wall clock is set", "partition past the hold"}},

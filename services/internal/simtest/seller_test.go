@@ -49,9 +49,9 @@ func (w *world) misbehave(c providertest.Call) providertest.Fault {
 	}
 	switch {
 	case !w.chaotic():
-	case c.Op == provider.OpList && w.chance.hits(t.partial, append(about, "partial")...):
-		w.hits.add("seller: list partial")
-		return providertest.Fault{Mode: providertest.Partial}
+	case c.Op == provider.OpLaunch && w.chance.hits(t.twice, append(about, "twice")...):
+		w.hits.add("seller: launch twice")
+		return providertest.Fault{Mode: providertest.Duplicate}
 	case c.Op == provider.OpLaunch && w.chance.hits(t.lost, append(about, "lost")...):
 		w.hits.add("seller: launch unanswered")
 		return []providertest.Fault{{Mode: providertest.Lost}, {Mode: providertest.Hang}, {Mode: providertest.FailAfter, Kind: provider.Transient},
