@@ -41,6 +41,7 @@ type Command struct {
 	NotTill time.Time   `json:"not_till,omitzero"` // Acquire: control time before which nothing is bought
 	Order   Order       `json:"order,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
+	Trace   string      `json:"trace,omitempty"` // Acquire: traceparent of the move that it serves
 }
 
 // Owed returns the commands of one kind that the newest event of a job leaves owed.

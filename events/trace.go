@@ -44,8 +44,7 @@ func (t TraceID) Span(name string) (s SpanID) {
 // RootSpan is the name of a failover's root span.
 const RootSpan = "failover"
 
-// LaunchSpan is the name from which the span id of a launch is derived: a seller's
-// own span of the call is its child.
+// LaunchSpan is the name from which the span id of a launch is derived.
 func LaunchSpan(l LeaseID) string { return "launch " + string(l) }
 
 // String is lower-case hex, as it travels.

@@ -123,7 +123,7 @@ func foldDrilled(j Job, f events.JobDrilled, e events.Event) Job {
 		return j
 	}
 	m := *j.Current
-	m.Drill = Rehearsal{Event: e.ID, Why: why("drill", f.By, f.Reason), Taken: f.NoNotice}
+	m.Drill = Rehearsal{Event: e.ID, At: e.Time, Why: why("drill", f.By, f.Reason), Taken: f.NoNotice}
 	j.Current = &m
 	if f.NoNotice {
 		return j

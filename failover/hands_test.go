@@ -234,6 +234,10 @@ func TestADrillsRecordSaysThatItWasOne(t *testing.T) {
 			w.in(31, Tick{})
 			w.join(33, w.buy(32, 2, 1, "b", events.ForReplace))
 		}, true, 5},
+		{"with notice, of a trainer that cannot be asked: its newest checkpoint once more is no save", Drill{By: "ann", Reason: "q3"}, func(w *world) {
+			w.join(12, w.buy(11, 2, 1, "b", events.ForReplace))
+			w.commit(13, 10, true)
+		}, true, 5},
 		{"without", Drill{By: "ann", Reason: "q3", NoNotice: true}, func(w *world) {
 			w.ended(14, "j1-1-1", "us", 17)
 			w.join(16, w.buy(15, 2, 1, "b", events.ForReplace))
@@ -257,6 +261,10 @@ func TestADrillsRecordSaysThatItWasOne(t *testing.T) {
 			if r := r.Record; !r.Drill || r.Cause != events.CauseOperator || r.Noticed != tc.noticed || r.LostSteps != tc.lost ||
 				!strings.Contains(r.Detail, "drill by ann: q3") || r.Evidence[0] != drilled[0].ID {
 				t.Errorf("%+v", r)
+			}
+			saved := slices.ContainsFunc(r.Record.Phases, func(p events.Phase) bool { return p.Name == "save" })
+			if r := r.Record; r.Began.Before(drilled[0].Time) || saved != (r.Resumed.Step == 20) || saved != (r.UsedMS > 0) {
+				t.Errorf("the drill was at %v: %+v", drilled[0].Time, r)
 			}
 			if w.job.Current.Drill.Event != "" {
 				t.Error("the new machine is drilled as well")

@@ -109,6 +109,7 @@ type Machine struct {
 // Rehearsal is a failover on demand as its machine remembers it.
 type Rehearsal struct {
 	Event events.EventID
+	At    time.Time // control time
 	Why   string
 	Taken bool // given back without a word to the agent
 }

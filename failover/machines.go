@@ -184,6 +184,11 @@ func foldCommitted(j Job, f events.JobCommitted, at time.Time) Job {
 	if j.committed(f.Checkpoint.Name) == nil {
 		j.Commits = append(slices.Clone(j.Commits), f.Checkpoint)
 		j.CommitAt = append(slices.Clone(j.CommitAt), at)
+		if j.Move != nil && j.Move.From.Epoch == f.Epoch { // the newest once more, as the last, is no save of the move
+			mv := *j.Move
+			mv.LastCommit, mv.SaveMS, mv.UploadMS = at, f.SaveMS, f.UploadMS
+			j.Move = &mv
+		}
 	}
 	if f.Final {
 		j.FinalSaved = true
@@ -193,7 +198,6 @@ func foldCommitted(j Job, f events.JobCommitted, at time.Time) Job {
 	j.Current, j.Streak = &m, j.Streak.committed(m.Started.IsZero())
 	if j.Move != nil && j.Move.From.Epoch == f.Epoch {
 		mv := *j.Move
-		mv.LastCommit, mv.SaveMS, mv.UploadMS = at, f.SaveMS, f.UploadMS
 		if f.Final {
 			mv.Drained = at
 		}

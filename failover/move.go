@@ -54,6 +54,7 @@ func beginMove(j Job, cause events.Cause, e events.Event, sign time.Time) *Move 
 		m.From = *c
 		if d := c.Drill; d.Event != "" {
 			m.Cause, m.Drill, m.Detail, m.Evidence = events.CauseOperator, true, d.Why, []events.EventID{d.Event}
+			m.Began = d.At // the first sign, whenever the machine was heard last
 		}
 	}
 	if f, ok := e.Fact.(events.JobMoveRequested); ok {
@@ -102,6 +103,9 @@ func (m *Move) lose(f events.JobLost, e events.Event) {
 	m.leaveAt(e.Time)
 	if m.Lost = e.Time; f.Cause != events.CauseSilent && !f.LastSeen.IsZero() {
 		m.Lost = f.LastSeen
+		if m.Drill {
+			m.Lost = later(m.Lost, m.Began)
+		}
 	}
 	m.LastSeen = f.LastSeen
 	m.LastStep = max(m.LastStep, f.LastStep)
@@ -125,6 +129,13 @@ func (m *Move) say(detail string) {
 	case detail != "" && !strings.Contains(m.Detail, detail):
 		m.Detail += "; " + detail
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 func withPool(pools []events.Pool, p events.Pool) []events.Pool {

@@ -37,6 +37,10 @@ func (j Job) acquire() events.Command {
 	}
 	c.NotTill, c.Avoid = j.Streak.Until, slices.Clone(j.Streak.Pools)
 	if m := j.Move; m != nil {
+		c.Trace = m.trace()
+		if m.After != nil && j.Current != nil && !j.Current.Silent { // which may still make its step: then this is for the next move
+			c.Trace = m.After.trace()
+		}
 		if !m.Kept {
 			c.Avoid = withPool(c.Avoid, m.From.Pool)
 		}

@@ -35,7 +35,7 @@ func (j Job) record(market func(control time.Duration) time.Duration) events.Fai
 		}
 		if lost := end.Sub(since); lost > 0 && !since.IsZero() {
 			r.LostMS = ms(lost)
-			r.LostCost = events.Cost(m.From.Price, market(lost))
+			r.LostCost = events.Cost(m.From.Price, market(time.Duration(r.LostMS)*time.Millisecond)) // as anybody would check it
 		}
 	}
 	r.Phases = m.phases(started, at)

@@ -10,6 +10,11 @@ func traceOf(before, after Job) string {
 	if m == nil {
 		m = after.Move
 	}
+	return m.trace()
+}
+
+// trace is the traceparent of a move, "" of none.
+func (m *Move) trace() string {
 	if m == nil || len(m.Evidence) == 0 {
 		return ""
 	}

@@ -50,7 +50,7 @@ func writeBill(p *page, b console.Bill) {
 	names := []string{"LEASE", "POOL", "STATE", "FROM (MARKET)", "TO (MARKET)", ">HOURS", ">PRICE/H", ">CREDIT", ">AMOUNT"}
 	t := terminal.Table{Columns: terminal.Columns(names...)}
 	for _, l := range b.Lines {
-		t.Row(string(l.Lease), l.Pool.String(), l.State, p.stamp(l.From), p.stamp(l.To), hours(l.Use), prices(l.Segments), dollars(l.Credit), l.Amount.Dollars())
+		t.Row(string(l.Lease), l.Pool.String(), l.State, p.stamp(l.From), p.stamp(l.To), hours(l.Use), prices(l.Segments), dollars(l.Credit), charged(l))
 		if p.wide {
 			for _, s := range l.Segments {
 				t.Row("", fmt.Sprintf("  %d %s", s.N, s.Category), "", p.stamp(s.From), p.stamp(s.To), hours(s.Use), price(s.Billed), "", s.Amount.Dollars())

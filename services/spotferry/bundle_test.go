@@ -343,6 +343,17 @@ func TestAChangedBundleIsFoundOut(t *testing.T) {
 			f[name] = bytes.Replace(f[name], []byte(old), []byte(new), 1)
 		}
 	}
+	without := func(kind string) func(map[string][]byte) {
+		return func(f map[string][]byte) {
+			var kept []byte
+			for l := range bytes.Lines(f[bundleEvents]) {
+				if !bytes.Contains(l, []byte(kind)) {
+					kept = append(kept, l...)
+				}
+			}
+			f[bundleEvents] = kept
+		}
+	}
 	for _, tc := range []struct {
 		name   string
 		change func(map[string][]byte)
@@ -361,15 +372,11 @@ func TestAChangedBundleIsFoundOut(t *testing.T) {
 		{"another span", replace(bundleTrace, `"name": "boot"`, `"name": "toot"`), true, "trace"},
 		{"another last word", replace(bundleLog, "loss 0.1", "loss 0.9"), true, "last words"},
 		{"another last heartbeat", replace(bundleHeartbeat, `"step": 25`, `"step": 26`), true, "last words"},
-		{"an event left out", func(f map[string][]byte) {
-			var kept []byte
-			for l := range bytes.Lines(f[bundleEvents]) {
-				if !bytes.Contains(l, []byte("job.failed-over.v1")) {
-					kept = append(kept, l...)
-				}
-			}
-			f[bundleEvents] = kept
-		}, true, "record"},
+		{"an event left out", without("job.failed-over.v1"), true, "record"},
+		{"the first sign left out", without("job.noticed.v1"), true, "complete"},
+		{"what went before left out", without("job.started.v1"), true, "complete"},
+		{"the decision left out", without("lease.intended.v1"), true, "complete"},
+		{"a purchase left out", without("lease.launched.v1"), true, "trace"},
 		{"no events", func(f map[string][]byte) { f[bundleEvents] = nil }, true, "events"},
 		{"garbage for events", func(f map[string][]byte) { f[bundleEvents] = []byte("{\n\xff\n") }, true, "events"},
 		{"garbage for a record", func(f map[string][]byte) { f[bundleRecord] = []byte("[]") }, true, "record"},
@@ -431,7 +438,7 @@ func TestABundleIsWrittenCheckedAndNotOverwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.run("failover", "verify", file); got.code != 0 || strings.Contains(got.out, "WRONG") || strings.Count(got.out, " ok ") != 7 {
+	if got := r.run("failover", "verify", file); got.code != 0 || strings.Contains(got.out, "WRONG") || strings.Count(got.out, " ok ") != 8 {
 		t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
 	}
 	if got := r.run("failover", "show", "llama-7b", "--bundle", file); got.code != 2 || !strings.Contains(got.err, "is there already") {

@@ -118,7 +118,7 @@ func verifyBundle(files map[string][]byte) []finding {
 		name  string
 		check func() (string, error)
 	}{
-		{"manifest", b.checkManifest}, {"events", b.checkEvents}, {"record", b.checkRecord}, {"decision", b.checkDecision},
+		{"manifest", b.checkManifest}, {"events", b.checkEvents}, {"record", b.checkRecord}, {"complete", b.checkComplete}, {"decision", b.checkDecision},
 		{"phases", b.checkPhases}, {"trace", b.checkTrace}, {"last words", b.checkLastWords},
 	} {
 		detail, err := c.check()

@@ -95,10 +95,13 @@ func writeDrill(p *page, d console.Drill, r console.DrillRequest) {
 	}
 	p.field("buys", "%s at %s/h, as prices are now", *d.To, price(d.Price))
 	p.field("machine", "%s: it is paid beside the old one for about %s of market time", d.Machine.Dollars(), secs(d.BothS))
-	if r.NoNotice {
+	switch {
+	case !r.NoNotice && d.Saves:
+		p.field("lost work", "little expected: it is asked to save within a notice of %s", secs(r.DeadlineS))
+	case !r.NoNotice:
+		p.field("lost work", "%s: %s of market time since the newest checkpoint is done again; policy.checkpoint.on_notice names no signal on which it saves and goes on", d.Lost.Dollars(), secs(d.LostS))
+	default:
 		p.field("lost work", "%s: %s of market time since the newest checkpoint is done again", d.Lost.Dollars(), secs(d.LostS))
-	} else {
-		p.field("lost work", "nothing expected: it saves within a notice of %s", secs(r.DeadlineS))
 	}
 	p.field("expected", "%s; at least %s has to be free for it meanwhile, and %s of the budget is", d.Expected.Dollars(), d.Most.Dollars(), d.Free.Dollars())
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -277,15 +278,22 @@ func TestComposeRunsAJob(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts eight programs")
 	}
+	s, all := composed(t, nil)
+	s.proves(s.start(all))
+}
+
+// composed is a site with everything that compose.yaml starts; env are variables that whoever runs compose has set.
+func composed(t *testing.T, env map[string]string) (site, []deployed) {
+	t.Helper()
 	port := freePort(t)
 	s := newSite(t, "/installation", "--bus-url", fmt.Sprintf("nats://127.0.0.1:%d", port))
 	src, err := os.ReadFile("../../deploy/compose/compose.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := interpolate(string(src), map[string]string{
-		"SPOTFERRY_DIR": s.dir, "SPOTFERRY_ADMIN": "127.0.0.1:0", "SPOTFERRY_LISTEN": fmt.Sprintf("127.0.0.1:%d", port),
-	})
+	set := map[string]string{"SPOTFERRY_DIR": s.dir, "SPOTFERRY_ADMIN": "127.0.0.1:0", "SPOTFERRY_LISTEN": fmt.Sprintf("127.0.0.1:%d", port)}
+	maps.Copy(set, env)
+	text := interpolate(string(src), set)
 	var file composeFile
 	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
 		t.Fatal(err)
@@ -308,7 +316,7 @@ func TestComposeRunsAJob(t *testing.T) {
 	if len(file.Services) != 0 {
 		t.Errorf("compose.yaml has services that are not started here: %v", file.Services)
 	}
-	s.proves(s.start(all))
+	return s, all
 }
 
 // contained is a compose service outside a container: each of its paths is where

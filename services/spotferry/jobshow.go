@@ -154,11 +154,19 @@ func leasesTable(p *page, lines []console.BillLine) terminal.Table {
 		if !l.From.IsZero() && !l.To.IsZero() {
 			took = short(l.To.Sub(l.From))
 		}
-		row := []string{string(l.Lease), l.Pool.String(), l.State, p.stamp(l.From), took, l.Amount.Dollars()}
+		row := []string{string(l.Lease), l.Pool.String(), l.State, p.stamp(l.From), took, charged(l)}
 		if p.wide {
 			row = append(row, p.stamp(l.To), hours(l.Use), l.Credit.Dollars(), string(l.Finality))
 		}
 		t.Row(row...)
 	}
 	return t
+}
+
+// charged is what a machine came to, or what one that is still paid for can come to at most.
+func charged(l console.BillLine) string {
+	if l.State == "open" {
+		return "up to " + l.Amount.Dollars()
+	}
+	return l.Amount.Dollars()
 }

@@ -146,7 +146,9 @@ func TestPausingResumingMovingAndDrilling(t *testing.T) {
 		if _, p := ask[Job](d, DoDrill, DrillRequest{Job: string(waiting), NoNotice: true, Reason: "rehearsal"}); code(p) != "conflict" {
 			t.Errorf("a drill of a job that waits: %v", p)
 		}
-		d.at(60, running, submit("running"))
+		asked := submit("running")
+		asked.Spec.Policy.Checkpoint.Signal = "SIGUSR1"
+		d.at(60, running, asked)
 		l := d.buy(61, running, 1, "d")
 		d.at(63, running, failover.Stepped{JobStarted: events.JobStarted{Epoch: 1, Lease: l, Step: 1}})
 		d.at(64, running, failover.Committed{JobCommitted: events.JobCommitted{Epoch: 1, Lease: l, Checkpoint: checkpointAt(1, 10)}})
@@ -158,7 +160,7 @@ func TestPausingResumingMovingAndDrilling(t *testing.T) {
 		if p != nil || !cost.Possible || cost.To.Zone != "north-b" || cost.Machine != 166_667 || cost.Lost != 500_000 || cost.Expected != 666_667 || cost.LostS != 1800 {
 			t.Errorf("without notice: %+v, %v", cost, p)
 		}
-		if cost, p = ask[Drill](d, GetDrill, DrillRequest{Job: "running", DeadlineS: 30}); p != nil || cost.Lost != 0 || cost.Expected != 166_667 || cost.Most != 400_000 {
+		if cost, p = ask[Drill](d, GetDrill, DrillRequest{Job: "running", DeadlineS: 30}); p != nil || !cost.Saves || cost.Lost != 0 || cost.Expected != 166_667 || cost.Most != 400_000 {
 			t.Errorf("with notice: %+v, %v", cost, p)
 		}
 		for name, r := range map[string]DrillRequest{
@@ -361,4 +363,13 @@ func TestEventsAreFilteredByTypeAndTimeWithoutLosingTheirPlace(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestATrainerIsAskedToSaveOnlyBySignalsThatItSurvives(t *testing.T) {
+	t.Parallel()
+	for signal, want := range map[string]bool{"": false, "SIGUSR1": true, "SIGRTMIN": true, "SIGTERM": false, "SIGINT": false} {
+		if got := savesWhenAsked(signal); got != want {
+			t.Errorf("%q: %v", signal, got)
+		}
+	}
 }

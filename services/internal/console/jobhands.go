@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,6 +24,7 @@ type Drill struct {
 	Price    events.PerInstanceHour `json:"price,omitempty"`
 	BothS    int64                  `json:"paid_twice_s"` // market seconds for which a second machine is paid: its minimum, or a move's time
 	Machine  events.MicroUSD        `json:"machine_cost"` // of them
+	Saves    bool                   `json:"saves"`        // its trainer can be asked to save on a notice
 	LostS    int64                  `json:"lost_s"`       // market seconds of work that would be done again
 	Lost     events.MicroUSD        `json:"lost_cost"`
 	Expected events.MicroUSD        `json:"expected_cost"`
@@ -83,8 +85,8 @@ func (s *Server) apply(ctx context.Context, who asker, v Verb, name, reason stri
 }
 
 // drillCost says what a drill would cost before anybody agrees to it: a second
-// machine for its minimum or for as long as a move takes, and without notice the
-// work since the newest checkpoint.
+// machine for its minimum or for as long as a move takes, and the work since the newest
+// checkpoint if there is no notice, or no way to ask the trainer to save within it.
 func (s *Server) drillCost(ctx context.Context, r DrillRequest) (Drill, error) {
 	j, err := with(s, r.Job, func(r *jobRecord) (failover.Job, error) { return r.job, nil })
 	if err != nil {
@@ -96,7 +98,7 @@ func (s *Server) drillCost(ctx context.Context, r DrillRequest) (Drill, error) {
 		return d, nil
 	}
 	from := j.Current.Side()
-	d.From = &from
+	d.From, d.Saves = &from, savesWhenAsked(j.Spec.Policy.Checkpoint.Signal)
 	plan, err := s.cfg.Plan(ctx, SubmitRequest{ID: j.ID, Attribution: j.Attribution, Spec: j.Spec})
 	if err != nil {
 		return d, err
@@ -107,7 +109,7 @@ func (s *Server) drillCost(ctx context.Context, r DrillRequest) (Drill, error) {
 	}
 	d.Free = budgets[0].Free
 	d.price(plan.Decision)
-	if r.NoNotice {
+	if r.NoNotice || !d.Saves {
 		d.lose(j, s.cfg.Now().Control, plan.Decision.Inputs.Scale)
 	}
 	d.Expected = d.Machine + d.Lost
@@ -115,6 +117,12 @@ func (s *Server) drillCost(ctx context.Context, r DrillRequest) (Drill, error) {
 		d.Possible, d.Why = false, fmt.Sprintf("at least %s has to be free for a second machine, and %s of the budget is", d.Most.Dollars(), d.Free.Dollars())
 	}
 	return d, nil
+}
+
+// savesWhenAsked says whether a trainer that saves on a signal goes on after it, so
+// that it is asked at once. Those below end a program by custom.
+func savesWhenAsked(signal string) bool {
+	return !slices.Contains([]string{"", "SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGABRT"}, signal)
 }
 
 // price takes the machine that would be bought now.

@@ -25,7 +25,7 @@ func calledOff(job events.JobID, name string, end events.Event, evs []events.Eve
 			root.cover(e.Time, e.Time)
 		}
 	}
-	made := calls(evs, ofMove, func(c call) bool { return !c.span.Ended.After(end.Time) })
+	made := calls(evs, end.Time, ofMove, func(call) bool { return true })
 	root.Marks = marks(job, root, evs)
 	t := tree{trace: trace}
 	t.add("", root)

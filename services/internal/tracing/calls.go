@@ -3,6 +3,7 @@ package tracing
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -18,15 +19,20 @@ type call struct {
 // launches are the calls to sellers that a move made: the one that gave its machine,
 // those before it that gave none, and one whose machine went before its first step.
 func launches(r events.Failover, evs []events.Event) []call {
-	return calls(evs, func(e events.Event) bool { return led(r, events.LeaseID(e.Aggregate.ID)) },
+	if r.To.Lease == r.From.Lease {
+		return nil
+	}
+	own := events.Traceparent(r.Trace(), r.Trace().Span(events.RootSpan))
+	return calls(evs, r.Ended, func(e events.Event) bool { return led(r, events.LeaseID(e.Aggregate.ID)) || e.Trace == own },
 		func(c call) bool { return c.lease == r.To.Lease || !c.span.Began.Before(r.Began) })
 }
 
-// calls are the launches that lease events tell of, oldest first; one without an answer is none.
-func calls(evs []events.Event, of func(events.Event) bool, keep func(call) bool) []call {
+// calls are the launches that lease events tell of until a time, oldest first. One that had no answer by
+// then ends there: a seller may tell of it all the same.
+func calls(evs []events.Event, till time.Time, of func(events.Event) bool, keep func(call) bool) []call {
 	found := map[events.LeaseID]*call{}
 	for _, e := range ordered(evs, func(events.Event, events.Event) int { return 0 }) {
-		if e.Aggregate.Kind != "lease" || !of(e) {
+		if e.Aggregate.Kind != "lease" || e.Time.After(till) || !of(e) {
 			continue
 		}
 		id := events.LeaseID(e.Aggregate.ID)
@@ -39,6 +45,9 @@ func calls(evs []events.Event, of func(events.Event) bool, keep func(call) bool)
 	}
 	var out []call
 	for _, c := range found {
+		if c.span.Ended.IsZero() {
+			c.span.Ended, c.span.Failed = till, "no answer yet"
+		}
 		if !c.span.Began.IsZero() && !c.span.Ended.Before(c.span.Began) && keep(*c) {
 			out = append(out, *c)
 		}

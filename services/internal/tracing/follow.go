@@ -3,6 +3,7 @@ package tracing
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -45,24 +46,51 @@ func mayEnd(e events.Event) bool {
 	return false
 }
 
-// endedBy returns the trace of the move that an event ended, none if it goes on.
+// endedBy returns the trace of the move that an event ended, none if it goes on, and those
+// of the moves that had become part of it.
 func endedBy(ctx context.Context, log events.Log, e events.Event) ([]Span, error) {
 	evs, err := log.Read(ctx, e.Aggregate, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reading job %s: %w", e.Aggregate.ID, err)
 	}
-	job := failover.Replay(evs[:min(e.Sequence, uint64(len(evs)))])
+	evs = evs[:min(e.Sequence, uint64(len(evs)))]
+	before, job := failover.Replay(evs[:len(evs)-1]), failover.Replay(evs)
 	if f, ok := e.Fact.(events.JobFailedOver); ok {
-		if _, last, n, wrong := f.Record.To.Lease.Parts(); wrong == nil && f.Record.To.Lease != f.Record.From.Lease {
-			evs, err = withLeases(ctx, log, e.Aggregate, evs, f.Record.From.Epoch+1, last, n)
+		if f.Record.To.Lease != f.Record.From.Lease {
+			evs, err = withLeases(ctx, log, e.Aggregate, evs, f.Record.From.Epoch+1, job.NextEpoch, job.NextN-1)
 		}
-		return Spans(job.ID, job.Spec.Name, f.Record, evs), err
+		return append(Spans(job.ID, job.Spec.Name, f.Record, evs), joined(job, f.Record.Evidence, e, evs)...), err
 	}
 	if goesOn := job.Move != nil && (!job.Over() || job.Move.First != nil); goesOn {
 		return nil, nil
 	}
-	evs, err = withLeases(ctx, log, e.Aggregate, evs, job.Epoch+1, job.NextEpoch, job.NextN-1)
-	return calledOff(job.ID, job.Spec.Name, e, evs), err
+	from := job.Epoch
+	if before.Move != nil {
+		from = before.Move.From.Epoch
+	}
+	evs, err = withLeases(ctx, log, e.Aggregate, evs, from+1, job.NextEpoch, job.NextN-1)
+	spans := calledOff(job.ID, job.Spec.Name, e, evs)
+	if m := before.Move; m != nil {
+		spans = append(spans, joined(job, m.Evidence, e, evs)...)
+	}
+	return spans, err
+}
+
+// joined are the traces of moves that became part of another, which has ended: a machine
+// that was just arriving had to be left as well, and then was given up for the next one. What was bought until then
+// was bought in a trace of its own.
+func joined(job failover.Job, evidence []events.EventID, end events.Event, evs []events.Event) (out []Span) {
+	for i, id := range evidence {
+		if i == 0 || !job.Over() && job.Move != nil && slices.Contains(job.Move.Evidence, id) {
+			continue // the move itself, or one that goes on
+		}
+		t := events.FailoverTrace(id)
+		end.Trace = events.Traceparent(t, t.Span(events.RootSpan))
+		if slices.ContainsFunc(evs, func(e events.Event) bool { return e.Trace == end.Trace }) {
+			out = append(out, calledOff(job.ID, job.Spec.Name, end, evs)...)
+		}
+	}
+	return out
 }
 
 // withLeases adds the events of the leases of some epochs; n is the last of the last epoch's.

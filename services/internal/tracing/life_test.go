@@ -55,8 +55,10 @@ func (l *life) lease(id events.LeaseID, f events.Fact) events.Event {
 	e, err := events.Follow(events.LeaseAggregate(org, id), prev, f)
 	if err == nil {
 		e.Time = l.now
-		if evs := l.log.Events(events.FilterJobs); len(evs) > 0 {
-			e.Trace = evs[len(evs)-1].Trace // as the bidder does
+		if prev != nil {
+			e.Trace = prev.Trace
+		} else if owed := events.Owed(l.newest(), events.Acquire); len(owed) > 0 {
+			e.Trace = owed[0].Trace // as the bidder does
 		}
 		e, err = l.log.Append(context.Background(), position, e)
 	}
@@ -64,6 +66,13 @@ func (l *life) lease(id events.LeaseID, f events.Fact) events.Event {
 		l.t.Fatal(err)
 	}
 	l.at[id] = &e
+	return e
+}
+
+func (l *life) newest() (e events.Event) {
+	for _, e = range l.log.Events(events.FilterJobs) {
+		continue
+	}
 	return e
 }
 
@@ -109,8 +118,9 @@ func moved(t *testing.T) *life {
 }
 
 func (l *life) notice(a events.LeaseID) {
+	_, epoch, _, _ := a.Parts()
 	l.after(30*time.Second, failover.Noticed{JobNoticed: events.JobNoticed{
-		Epoch: 1, Lease: a, Action: "terminate", Source: "imds", Seen: l.now.Add(30*time.Second - 40*time.Millisecond), Deadline: l.now.Add(2*time.Minute + 30*time.Second),
+		Epoch: epoch, Lease: a, Action: "terminate", Source: "imds", Seen: l.now.Add(30*time.Second - 40*time.Millisecond), Deadline: l.now.Add(2*time.Minute + 30*time.Second),
 	}})
 }
 

@@ -55,6 +55,11 @@ func Spans(job events.JobID, name string, r events.Failover, evs []events.Event)
 	t.add("", root)
 	for _, p := range wholesFirst(r.Phases) {
 		s := Span{Name: p.Name, Began: p.Began, Ended: p.Began.Add(time.Duration(p.MS) * time.Millisecond)}
+		for _, c := range made {
+			if p.Name == "acquire" && c.lease == r.To.Lease {
+				s.holds(c.span)
+			}
+		}
 		s.Attributes = []attribute.KeyValue{attribute.String("spotferry.clock", p.Clock), attribute.String("spotferry.actor", actor(p.Name))}
 		t.add(partOf(p, r.Phases), s)
 	}
@@ -75,6 +80,14 @@ func (s *Span) cover(from, to time.Time) {
 	}
 	if to.After(s.Ended) {
 		s.Ended = to
+	}
+}
+
+// holds has a phase reach to the end of what happened in it, where only the record's rounding to
+// milliseconds cut it off: what a seller's own clock says would stand out of it.
+func (s *Span) holds(part Span) {
+	if late := part.Ended.Sub(s.Ended); late > 0 && late < time.Millisecond {
+		s.Ended = part.Ended
 	}
 }
 

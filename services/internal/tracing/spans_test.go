@@ -219,3 +219,22 @@ func TestARestartInPlaceBuysNothing(t *testing.T) {
 		}
 	}
 }
+
+// A record has whole milliseconds; what happened in a phase may end in the one that was cut off.
+func TestAPhaseReachesToTheEndOfItsCallButIsNotStretched(t *testing.T) {
+	t.Parallel()
+	for cut, want := range map[time.Duration]time.Duration{0: 0, 400 * time.Microsecond: 0, 2 * time.Millisecond: 2 * time.Millisecond} {
+		r, evs := moved(t).record()
+		phases := slices.Clone(r.Phases)
+		i := slices.IndexFunc(phases, func(p events.Phase) bool { return p.Name == "acquire" })
+		end := phases[i].Began.Add(time.Duration(phases[i].MS) * time.Millisecond)
+		phases[i].Began = phases[i].Began.Add(-cut)
+		r.Phases = phases
+		spans := Spans(job, "tuned", r, evs)
+		for _, s := range spans {
+			if (s.Name == "acquire" || s.ID == s.Trace.Span(events.LaunchSpan(r.To.Lease))) && !s.Ended.Equal(end.Add(-want)) {
+				t.Errorf("cut by %v: %s ends %v before the call", cut, s.Name, end.Sub(s.Ended))
+			}
+		}
+	}
+}
