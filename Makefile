@@ -1,8 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint sim museum bench verify
+.PHONY: help build test race lint sim museum chaos bench verify
 
 SEEDS ?= 20
+KILLS ?= 60
+REPLICAS ?= 1
 HOURS ?= 6
+KILLS ?= 60
+REPLICAS ?= 1
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 PURE := ./events ./bidder ./bidder/budget ./bidder/ledger ./bidder/market ./failover
 
@@ -29,7 +33,11 @@ sim: ## the control plane under virtual time: SEEDS=100 HOURS=6, or SEED=7 alone
 museum: ## ten planted bugs and the checks that catch them; PATCH=FILE judges another, ALL=1 by every check
 	go run ./services/internal/museum $(if $(ALL),-all) $(if $(FILE),-file $(FILE)) $(PATCH)
 
-bench: ## benchmarks, as ratios against a peer or a limit in the same run
+chaos: ## the separate programs killed at least KILLS=60 times while jobs train: REPLICAS=2, SEED=3, EVIDENCE=DIR
+	go test ./services/internal/chaos -run '^TestChaos$$' -count=1 -v -timeout 20m -args -kills=$(KILLS) -replicas=$(REPLICAS) $(if $(SEED),-seed=$(SEED)) $(if $(EVIDENCE),-evidence=$(abspath $(EVIDENCE)))
+
+bench: ## the figures of the architecture page, then benchmarks: ratios against a peer or a limit in the same run
+	go test ./services/internal/bench -count=1 -v -timeout 30m -args -figures
 	go test -run '^$$' -bench . -benchtime 1s ./...
 
-verify: lint test race sim ## all of the above
+verify: lint test race sim ## lint, race, simulation and every test
