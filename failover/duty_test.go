@@ -20,7 +20,7 @@ func TestWhatTheBusKeepsIsKnownAfterARestart(t *testing.T) {
 		d.join(1, l)
 		d.started(1, l)
 		// Another process, now dead, took this heartbeat; this one never saw it.
-		d.air.kept = map[int]events.Heartbeat{1: {Lease: l, Step: 41, At: time.Now()}}
+		d.air.keep(1, events.Heartbeat{Lease: l, Step: 41, At: time.Now()})
 		d.lease(l, events.LeaseEnded{EndedBy: "seller"})
 		if f, _, ok := newest[events.JobLost](d); !ok || f.LastStep != 41 || f.LastSeen.IsZero() {
 			d.t.Errorf("%+v", f)
@@ -35,7 +35,7 @@ func TestNobodyIsGivenUpOnTheWordOfAMemory(t *testing.T) {
 		d.started(1, l)
 		// The feed of heartbeats stands still here, but the bus has them.
 		for range 30 {
-			d.air.kept = map[int]events.Heartbeat{1: {Lease: l, Step: 5, At: time.Now()}}
+			d.air.keep(1, events.Heartbeat{Lease: l, Step: 5, At: time.Now()})
 			time.Sleep(5 * time.Second)
 		}
 		if _, _, ok := newest[events.JobLost](d); ok {
@@ -50,16 +50,16 @@ func TestLastWordsAreTakenAHeartbeatAfterTheLoss(t *testing.T) {
 		d.join(1, l)
 		d.started(1, l)
 		d.beat(1, 7)
-		d.air.kept = map[int]events.Heartbeat{1: {Lease: l, Step: 7, At: time.Now(), GPUs: []events.GPUSample{{Name: "V100", TempC: 91}}}}
-		d.air.lines = []events.LogBatch{
-			{Epoch: 1, First: 1, Lines: []events.LogLine{{Text: "one"}, {Text: "two"}}},
-			{Epoch: 2, First: 1, Lines: []events.LogLine{{Text: "of another epoch"}}},
-		}
+		d.air.keep(1, events.Heartbeat{Lease: l, Step: 7, At: time.Now(), GPUs: []events.GPUSample{{Name: "V100", TempC: 91}}})
+		d.air.print(
+			events.LogBatch{Epoch: 1, First: 1, Lines: []events.LogLine{{Text: "one"}, {Text: "two"}}},
+			events.LogBatch{Epoch: 2, First: 1, Lines: []events.LogLine{{Text: "of another epoch"}}},
+		)
 		d.lease(l, events.LeaseEnded{EndedBy: "fault"})
 		if _, _, ok := newest[events.JobLastWords](d); ok {
 			d.t.Error("taken before the last lines could arrive")
 		}
-		d.air.lines = append(d.air.lines, events.LogBatch{Epoch: 1, First: 2, Lines: []events.LogLine{{Text: "two"}, {Text: "Xid 79"}}})
+		d.air.print(events.LogBatch{Epoch: 1, First: 2, Lines: []events.LogLine{{Text: "two"}, {Text: "Xid 79"}}})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		f, _, ok := newest[events.JobLastWords](d)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,17 +18,44 @@ import (
 
 // air carries heartbeats to whoever watches.
 type air struct {
+	mu     sync.Mutex
 	handle func(events.JobID, int, events.Heartbeat)
 	kept   map[int]events.Heartbeat // by epoch: what the bus keeps
 	lines  []events.LogBatch
 }
 
+// keep makes hb what the bus has of an epoch.
+func (a *air) keep(epoch int, hb events.Heartbeat) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.kept = map[int]events.Heartbeat{epoch: hb}
+}
+
+// print adds output to what the bus has.
+func (a *air) print(lines ...events.LogBatch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lines = append(a.lines, lines...)
+}
+
+// tell brings a heartbeat to a watcher.
+func (a *air) tell(job events.JobID, epoch int, hb events.Heartbeat) {
+	a.mu.Lock()
+	handle := a.handle
+	a.mu.Unlock()
+	handle(job, epoch, hb)
+}
+
 func (a *air) Signal(_ context.Context, _ events.OrgID, _ events.JobID, epoch int) (events.Heartbeat, bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	hb, ok := a.kept[epoch]
 	return hb, ok, nil
 }
 
 func (a *air) ReadLog(_ context.Context, _ events.OrgID, _ events.JobID, epoch int, _ time.Time, _ int) ([]events.LogBatch, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var out []events.LogBatch
 	for _, b := range a.lines {
 		if b.Epoch == epoch {
@@ -38,7 +66,9 @@ func (a *air) ReadLog(_ context.Context, _ events.OrgID, _ events.JobID, epoch i
 }
 
 func (a *air) WatchSignals(ctx context.Context, handle func(events.JobID, int, events.Heartbeat)) error {
+	a.mu.Lock()
 	a.handle = handle
+	a.mu.Unlock()
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -153,7 +183,7 @@ func (d *duty) join(epoch int, l events.LeaseID) {
 }
 
 func (d *duty) beat(epoch int, step int64) {
-	d.air.handle("j1", epoch, events.Heartbeat{Step: step, At: time.Now()})
+	d.air.tell("j1", epoch, events.Heartbeat{Step: step, At: time.Now()})
 }
 
 func (d *duty) job() Job {
@@ -245,7 +275,7 @@ func TestALateHeartbeatDoesNotMakeAMachineOlder(t *testing.T) {
 		old := time.Now()
 		time.Sleep(34 * time.Second)
 		d.beat(1, 5)
-		d.air.handle("j1", 1, events.Heartbeat{Step: 1, At: old})
+		d.air.tell("j1", 1, events.Heartbeat{Step: 1, At: old})
 		time.Sleep(30 * time.Second)
 		if _, at, ok := newest[events.JobLost](d); ok {
 			t.Errorf("given up after %s", at)
