@@ -5,8 +5,6 @@ SEEDS ?= 20
 KILLS ?= 60
 REPLICAS ?= 1
 HOURS ?= 6
-KILLS ?= 60
-REPLICAS ?= 1
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 PURE := ./events ./bidder ./bidder/budget ./bidder/ledger ./bidder/market ./failover
 

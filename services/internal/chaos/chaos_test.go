@@ -103,7 +103,8 @@ func (w *world) report(v verdict) {
 	t.Helper()
 	w.log.write("summary.json", v)
 	if *keep != "" {
-		if err := os.CopyFS(*keep, os.DirFS(w.fleet.Evidence())); err != nil {
+		dir := filepath.Join(*keep, fmt.Sprintf("seed-%d-replicas-%d-%s", v.Seed, v.Replicas, w.began.Format("150405")))
+		if err := os.CopyFS(dir, os.DirFS(w.fleet.Evidence())); err != nil {
 			t.Error(err)
 		}
 	}

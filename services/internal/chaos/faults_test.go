@@ -31,6 +31,9 @@ func (w *world) troubles() []fault {
 		{"an agent stands still for longer than its hold", w.stopAgent},
 		{"nonsense on every subject", w.litter},
 		{"another agent stands still", w.stopAgent},
+		{"every gateway is away for longer than an agent may be silent", func() { w.away("gateway") }},
+		{"the bus is away for longer than an agent may be silent", func() { w.away("bus") }},
+		{"failover is away for longer than an agent may be silent", func() { w.away("failover") }},
 	}
 	for _, name := range []string{"seller", "bus", "store"} {
 		if disk, ok := w.disks[name]; ok {
@@ -39,6 +42,24 @@ func (w *world) troubles() []fault {
 	}
 	w.rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
+}
+
+// away keeps all replicas of a program down for twice the time after which an
+// agent that is not heard counts as lost. It is not the agents who are silent.
+func (w *world) away(name string) {
+	down := 2 * w.fleet.Installation().Timers().Lost
+	for _, p := range w.fleet.Programs() {
+		if p.Name != name {
+			continue
+		}
+		w.until(20*time.Second, p.Running)
+		w.kill(p, down)
+	}
+	w.pause(down)
+	before := w.commits()
+	if !w.until(30*time.Second, func() bool { return w.commits() > before }) {
+		w.fail("30 s after %s was away, nothing has been committed", name)
+	}
 }
 
 // stopAgent holds an agent still until its job has gone elsewhere or twice its hold
@@ -61,7 +82,7 @@ func (w *world) stopAgent() {
 		now, _ := w.jobOf(m.Lease)
 		return now.Over() || now.Epoch > j.Epoch
 	}
-	w.until(6*timers.Hold, moved)
+	w.until(25*timers.Hold, moved) // the market may have nothing for a while
 	w.pause(2 * timers.Hold)
 	left := false
 	if m.Agent.Alive() {
@@ -109,11 +130,15 @@ func (w *world) trainingMachine(m *fleet.Machine, j *failover.Job) bool {
 func (w *world) fillDisk(name, disk string) {
 	b := w.log.begin(w.rec.open())
 	b.Target, b.How = name, full
+	const long = 5 * time.Second
+	w.mu.Lock()
+	w.room = time.Now().Add(2 * long)
+	w.mu.Unlock()
 	ballast := filepath.Join(disk, "ballast")
 	if err := fill(ballast); err != nil {
 		w.fail("filling the disk under the %s: %v", name, err)
 	}
-	w.pause(5 * time.Second)
+	w.pause(long)
 	if err := os.Remove(ballast); err != nil {
 		w.fail("%v", err)
 	}

@@ -20,11 +20,13 @@ import (
 
 const pace = 60 * time.Millisecond
 
-// kind is what the jobs of a run have in common.
+// kind is what the jobs of a run have in common. Machines are bought on demand: it
+// is the plan that takes them away, not the market, and a buyer who has seen
+// machines live for seconds would rather wait than buy such a one again.
 type kind struct {
-	name  string
-	spot  bool
-	steps int
+	name   string
+	hunted bool // its machines are taken away
+	steps  int
 }
 
 func (k kind) script(pace time.Duration) string {
@@ -36,15 +38,15 @@ func (k kind) file(name string) string {
 run: |
   %s
 resources:
-  accelerators: V100:1
-  use_spot: %v
+  accelerators: {V100: 1, A100-80GB: 1, H100: 1}
+  use_spot: false
 policy:
   budget: $1000
   checkpoint: {framework: hf}
   work:
     steps: %d
-    hours_on: {V100: 1h}
-`, name, k.script(pace), k.spot, k.steps)
+    hours_on: {V100: 1h, A100-80GB: 1h, H100: 1h}
+`, name, k.script(pace), k.steps)
 }
 
 // kinds are jobs whose machines are taken away, and jobs whose are not.
@@ -69,7 +71,7 @@ func (w *world) work() {
 		}
 		for _, k := range w.kinds() {
 			want := 1
-			if k.spot {
+			if k.hunted {
 				want = w.opt.hunted
 			}
 			if going[k.name] < want {

@@ -13,6 +13,7 @@ import (
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
 	"github.com/spotferry/spotferry/failover"
+	"github.com/spotferry/spotferry/services/internal/installation"
 )
 
 // verdict is the summary of a run: what -json prints.
@@ -46,6 +47,8 @@ func (w *world) judge() verdict {
 		text, _ := states(w.rec.open())
 		w.fail("three minutes after the last trouble there are jobs open: %s\n%s", text, list(w.rec.whyWaiting()))
 	}
+	// A purchase that its job did not wait for is cleared up when the seller's lists have shown that nothing came of it.
+	w.until(2*w.fleet.Installation().Timers().GC, func() bool { return len(w.rec.openLeases()) == 0 })
 	w.count(&v)
 	w.judgeJobs(&v)
 	w.judgeRestarts(&v)
@@ -246,6 +249,9 @@ func (w *world) reason(l life, lease string, taken []reclaimed) string {
 			return "the seller: " + r.Kind
 		}
 	}
+	if w.warned(lease) {
+		return "the seller: a warning, and the machine was given back before it was withdrawn"
+	}
 	for _, b := range w.log.all() {
 		switch {
 		case b.Lease == lease && lease != "", b.Target == "trainer" && b.PID == l.pid && b.Start == l.start:
@@ -255,6 +261,17 @@ func (w *world) reason(l life, lease string, taken []reclaimed) string {
 		}
 	}
 	return ""
+}
+
+// warned looks into the record of the machine's landlord for a warning.
+func (w *world) warned(lease string) bool {
+	found, _ := filepath.Glob(filepath.Join(w.fleet.Installation().Path(installation.SellerDir), "*", lease, "host.log"))
+	for _, f := range found {
+		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), `"msg":"warned"`) {
+			return true
+		}
+	}
+	return false
 }
 
 // voluntary says whether the job's epoch began with a move for money.
@@ -326,14 +343,8 @@ func (w *world) judgeLeft() {
 		m, err := w.fleet.Machines()
 		w.fail("machines left: %+v, %v", m, err)
 	}
-	w.rec.mu.Lock()
-	defer w.rec.mu.Unlock()
-	for id, e := range w.rec.leases {
-		switch e.Fact.(type) {
-		case events.LeaseEnded, events.LeaseRefused, events.LeaseDeclined:
-		default:
-			w.rec.fail("lease %s is still open: its newest event is %T", id, e.Fact)
-		}
+	for _, l := range w.rec.openLeases() {
+		w.fail("lease %s is still open", l)
 	}
 }
 

@@ -283,3 +283,18 @@ func (r *recorder) whyWaiting() (out []string) {
 	slices.Sort(out)
 	return out
 }
+
+// openLeases are those that nobody knows the end of, with their newest event.
+func (r *recorder) openLeases() (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, e := range r.leases {
+		switch e.Fact.(type) {
+		case events.LeaseEnded, events.LeaseRefused, events.LeaseDeclined:
+		default:
+			out = append(out, fmt.Sprintf("%s (%T)", id, e.Fact))
+		}
+	}
+	slices.Sort(out)
+	return out
+}

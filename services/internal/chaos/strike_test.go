@@ -22,7 +22,7 @@ func (w *world) carryOut(s stroke) bool {
 	}
 	for range 3 {
 		if !w.until(15*time.Second, w.failingOver) {
-			w.fail("no failover came although a machine was taken away")
+			w.note("no failover in 15 s: the kill of a %s comes later", s.target)
 			return false
 		}
 		if !w.pause(s.wait) {
@@ -85,14 +85,19 @@ func (w *world) strike(s stroke) bool {
 	if !w.until(20*time.Second, p.Running) {
 		return false
 	}
+	w.kill(p, s.down)
+	return true
+}
+
+// kill ends a program and keeps it away for a time.
+func (w *world) kill(p *fleet.Program, down time.Duration) {
 	w.mu.Lock()
-	w.downed[p] = s.down
+	w.downed[p] = down
 	w.mu.Unlock()
 	blow := w.log.begin(w.rec.open())
-	blow.Target, blow.Replica, blow.PID, blow.Start, blow.How = s.target, replica, p.Pid(), p.StartTicks(), killed
+	blow.Target, blow.Replica, blow.PID, blow.Start, blow.How = p.Name, p.Replica, p.Pid(), p.StartTicks(), killed
 	p.Kill()
 	w.log.end(blow)
-	return true
 }
 
 // strikeMachine kills an agent or a trainer of a hunted job; inside a failover, of one that is in it.
