@@ -115,7 +115,7 @@ func (d *demo) scenarioOutcome(ctx context.Context, c scenario, bills []console.
 		}
 	}
 	if s.State == string(events.Failed) {
-		s.Remedy = "read the last lines of its output (spotferry logs), mend the script, and submit it again"
+		s.Remedy = "read the last lines of its output (spotferry job logs), mend the script, and submit it again"
 	}
 	return s, nil
 }

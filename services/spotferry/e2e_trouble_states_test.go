@@ -68,7 +68,7 @@ func TestTroubleIsStoppedForOneMachinesMinimum(t *testing.T) {
 	}{
 		{"restore ignored", "restore-ignored", "was restored, but the trainer's first step is", "resume_from_checkpoint", 2, 2, 0},
 		{"stall", "stalled", "no step and no checkpoint for", "progress_timeout", 1, 1, 40},
-		{"same crash twice", "failed", "exit code 7 twice", "spotferry logs", 1, 2, 30},
+		{"same crash twice", "failed", "exit code 7 twice", "spotferry job logs", 1, 2, 30},
 	} {
 		if i >= len(out.Scenarios) {
 			t.Fatalf("no scenario %q", want.name)
