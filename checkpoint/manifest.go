@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,38 @@ type File struct {
 	Size int64  `json:"size,omitempty"`
 	Hash string `json:"hash,omitempty"` // BLAKE3-256 in hex; only of a regular file
 	Link string `json:"link,omitempty"` // the text of a link, which never leaves the tree
+	// Chunks are the file's bytes in order; their sizes add up to Size. Schema 1
+	// has none: its files are objects of their own, called by Hash.
+	Chunks []Chunk `json:"chunks,omitempty"`
+}
+
+// Chunk is a run of a file's bytes and where they are stored.
+type Chunk struct {
+	Hash string `json:"hash,omitempty"` // of the plain bytes, see package chunk; empty: all of them are zero, and stored nowhere
+	Size int64  `json:"size"`
+	// Epoch is the one whose agent stored it, when that is not the manifest's.
+	Epoch int `json:"epoch,omitempty"`
+	// Pack is the object that holds it, at Off, together with other small ones;
+	// empty: it is an object of its own.
+	Pack   string `json:"pack,omitempty"`
+	Off    int64  `json:"off,omitempty"`
+	Codec  string `json:"codec,omitempty"`  // see package chunk
+	Stored int64  `json:"stored,omitempty"` // its size as stored, when that is not Size
+}
+
+// Objects returns the objects that m needs, each once, sorted by name.
+func (m Manifest) Objects() []Object {
+	size := map[string]int64{}
+	for _, f := range m.Files {
+		if f.Kind == Regular && f.Hash != "" {
+			size[fileName(m.Tenant, f.Hash)] = f.Size
+		}
+	}
+	out := make([]Object, 0, len(size))
+	for _, name := range slices.Sorted(maps.Keys(size)) {
+		out = append(out, Object{name, size[name]})
+	}
+	return out
 }
 
 // Totals returns how many regular files there are and how large they are

@@ -11,11 +11,23 @@ import (
 
 // The layout, below whatever root the store has:
 //
-//	v1/<tenant>/files/<hh>/<hash>            content, by its own hash
-//	v1/<tenant>/jobs/<job>/ckpt/<ref name>   manifests
+//	v1/<tenant>/jobs/<job>/ckpt/<ref name>        manifests
+//	v1/<tenant>/jobs/<job>/data/<epoch>/<hash>    chunks and packs, by their own hash
+//	v1/<tenant>/files/<hh>/<hash>                 whole files of manifests of schema 1
 //
-// Content is shared by the jobs of one tenant and never between tenants.
+// An object of data is written by the agent of its epoch alone, and found by
+// later epochs only through a committed manifest: see docs/decisions/0014.
 const layout = "v1"
+
+// DataPrefix returns what the names of a job's chunks and packs begin with.
+func DataPrefix(tenant, job string) string {
+	return layout + "/" + tenant + "/jobs/" + job + "/data/"
+}
+
+// EpochPrefix returns what the names of those written in one epoch begin with.
+func EpochPrefix(tenant, job string, epoch int) string {
+	return fmt.Sprintf("%s%010d/", DataPrefix(tenant, job), epoch)
+}
 
 // fileName returns the object name of content with the given hash.
 func fileName(tenant, hash string) string {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"time"
 )
 
 // Store is where objects live: a flat set of immutable objects with names like
@@ -28,17 +29,52 @@ type Store interface {
 	// the caller's to close, and fails once ctx ends.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 
+	// Range is Get of n bytes from off, n > 0: a reader of exactly those. An
+	// object that ends before is ErrCorrupt, here or from Read.
+	Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error)
+
 	// Stat returns the size of an object in bytes, or ErrNotFound.
 	Stat(ctx context.Context, name string) (int64, error)
 
-	// List returns the names that begin with prefix, sorted; any string is a
-	// prefix, the empty one lists everything. It may be late: an object just put
-	// may be missing and one just deleted present. It serves collection, which
-	// waits long enough, and never decides what exists.
-	List(ctx context.Context, prefix string) ([]string, error)
+	// List returns the objects whose names begin with prefix, sorted by name; any
+	// string is a prefix, the empty one lists everything. It may be late: an
+	// object just put may be missing and one just deleted present. It serves
+	// collection and never decides what exists.
+	List(ctx context.Context, prefix string) ([]Object, error)
 
 	// Delete removes an object. One that is not there is no error.
 	Delete(ctx context.Context, name string) error
+}
+
+// Object is what a list tells of one object.
+type Object struct {
+	Name string
+	Size int64
+}
+
+// Verb is what an [Access] allows.
+type Verb string
+
+const (
+	VerbPut  Verb = "put"  // as Store.Put: only if there is none of that name
+	VerbGet  Verb = "get"  // with or without a Range header
+	VerbHead Verb = "head" // an object's size
+)
+
+// Access is a plain HTTP request that does one thing with one object until a
+// time, by whoever has it: a presigned URL. A machine that is not ours gets
+// these and never a key.
+type Access struct {
+	Method string            `json:"method"`
+	URL    string            `json:"url"`
+	Header map[string]string `json:"header,omitempty"` // to be sent as it is; part of what is signed
+	Until  time.Time         `json:"until"`            // the signer's wall clock
+}
+
+// Signer makes Accesses. A Store whose service knows presigned URLs is one too.
+// The answer to a put of a name that is taken is 409 or 412.
+type Signer interface {
+	Sign(ctx context.Context, verb Verb, name string, size int64, life time.Duration) (Access, error)
 }
 
 // Committer makes a checkpoint true. It is the gateway's append to the job's

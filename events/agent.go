@@ -107,9 +107,44 @@ type JoinReply struct {
 
 // StoreGrant says where checkpoints go. Tenant and job fix the prefix.
 type StoreGrant struct {
-	Kind   string `json:"kind"` // "dir"
+	Kind   string `json:"kind"` // "dir", or "signed": plain HTTP by what the grant verb gives
 	Path   string `json:"path,omitempty"`
 	Tenant string `json:"tenant"`
+	// Key is the tenant's key for its checkpoints, sealed to the agent as its
+	// secrets are; nil: they are not encrypted.
+	Key *Sealed `json:"key,omitempty"`
+	// Cache is a directory shared by the machines of a region for inputs; "": none.
+	Cache string `json:"cache,omitempty"`
+}
+
+// GrantRequest asks for access to objects by name, at most MaxGrants of them.
+type GrantRequest struct {
+	Lease LeaseID       `json:"lease"`
+	Verb  string        `json:"verb"` // "put", "get", "head"
+	Names []GrantObject `json:"names"`
+}
+
+// GrantObject is one object that access is asked to.
+type GrantObject struct {
+	Name string `json:"name"`
+	Size int64  `json:"size,omitempty"` // of a put
+}
+
+// MaxGrants is how many objects one GrantRequest may name.
+const MaxGrants = 64
+
+// GrantReply has an access for each name, in their order.
+type GrantReply struct {
+	Refusal *Refusal     `json:"refusal,omitempty"`
+	Access  []SignedHTTP `json:"access,omitempty"`
+}
+
+// SignedHTTP is a plain HTTP request that does one thing with one object until a time.
+type SignedHTTP struct {
+	Method string            `json:"method"`
+	URL    string            `json:"url"`
+	Header map[string]string `json:"header,omitempty"`
+	Life   time.Duration     `json:"life"` // from the answer
 }
 
 // Heartbeat is what a renewal carries and what the signal stream keeps.

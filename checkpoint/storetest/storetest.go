@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) checkpoint.Store) {
 		{"a put that failed can be repeated", canBeRepeated},
 		{"an ended context stops a put, also in the middle, and leaves nothing", stopsPut},
 		{"an ended context stops reading", stopsGet},
+		{"a range is exactly the bytes asked for, and never fewer", ranges},
 		{"what is missing is ErrNotFound, and no error to delete", missing},
 		{"a list has every name with the prefix, sorted, and no other", lists},
 		{"a directory is not an object", directories},
@@ -74,6 +75,15 @@ func get(t *testing.T, s checkpoint.Store, name string) []byte {
 	return data
 }
 
+func list(ctx context.Context, s checkpoint.Store, prefix string) ([]string, error) {
+	found, err := s.List(ctx, prefix)
+	var names []string
+	for _, o := range found {
+		names = append(names, o.Name)
+	}
+	return names, err
+}
+
 // absent fails the test unless nothing whatever is visible of an object.
 func absent(t *testing.T, s checkpoint.Store, name string) {
 	t.Helper()
@@ -84,7 +94,7 @@ func absent(t *testing.T, s checkpoint.Store, name string) {
 	if _, err := s.Get(ctx, name); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("Get(%s) = %v, want ErrNotFound", name, err)
 	}
-	if names, err := s.List(ctx, ""); err != nil || slices.Contains(names, name) {
+	if names, err := list(ctx, s, ""); err != nil || slices.Contains(names, name) {
 		t.Errorf("List = %q, %v: has %s", names, err, name)
 	}
 }
@@ -113,6 +123,34 @@ func neverOverwrites(t *testing.T, s checkpoint.Store) {
 	}
 }
 
+func ranges(t *testing.T, s checkpoint.Store) {
+	data := Content(100_000)
+	put(t, s, "v1/a", data)
+	for _, r := range [][2]int64{{0, 1}, {0, 100_000}, {99_999, 1}, {1, 65_536}, {65_535, 34_465}} {
+		in, err := s.Range(t.Context(), "v1/a", r[0], r[1])
+		if err != nil {
+			t.Fatalf("Range(%v) = %v", r, err)
+		}
+		got, err := io.ReadAll(in)
+		if err := errors.Join(err, in.Close()); err != nil || !bytes.Equal(got, data[r[0]:r[0]+r[1]]) {
+			t.Errorf("range %v gave %d bytes, %v", r, len(got), err)
+		}
+	}
+	for _, r := range [][2]int64{{0, 100_001}, {100_000, 1}, {99_999, 2}, {1 << 40, 1}} {
+		in, err := s.Range(t.Context(), "v1/a", r[0], r[1])
+		if err == nil {
+			_, err = io.ReadAll(in)
+			err = errors.Join(err, in.Close())
+		}
+		if !errors.Is(err, checkpoint.ErrCorrupt) {
+			t.Errorf("range %v of 100,000 bytes = %v, want ErrCorrupt", r, err)
+		}
+	}
+	if _, err := s.Range(t.Context(), "v1/none", 0, 1); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Errorf("range of nothing = %v, want ErrNotFound", err)
+	}
+}
+
 func missing(t *testing.T, s checkpoint.Store) {
 	absent(t, s, "v1/none")
 	if err := s.Delete(t.Context(), "v1/none"); err != nil {
@@ -135,7 +173,7 @@ func lists(t *testing.T, s checkpoint.Store) {
 		"": all, "v": all, "v1/a": all[:4], "v1/a/": all[:3], "v1/a/1": all[:2], "v1/b/": all[4:5], "v2": all[5:],
 		"v1/a/1/": nil, "w": nil, "v1/none/at/all": nil, "../": nil, "/": nil,
 	} {
-		got, err := s.List(t.Context(), prefix)
+		got, err := list(t.Context(), s, prefix)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("List(%q) = %q, %v; want %q", prefix, got, err, want)
 		}
@@ -164,7 +202,7 @@ func badNames(t *testing.T, s checkpoint.Store) {
 			t.Errorf("Delete(%q) succeeded", name)
 		}
 	}
-	if names, err := s.List(t.Context(), ""); err != nil || len(names) != 0 {
+	if names, err := list(t.Context(), s, ""); err != nil || len(names) != 0 {
 		t.Errorf("List = %q, %v; want nothing", names, err)
 	}
 }

@@ -52,7 +52,7 @@ func manyAtOnce(t *testing.T, s checkpoint.Store) {
 		})
 	}
 	wg.Wait()
-	names, err := s.List(t.Context(), "v1/many/")
+	names, err := list(t.Context(), s, "v1/many/")
 	if err != nil || len(names) != 32 {
 		t.Fatalf("List = %d names, %v; want 32", len(names), err)
 	}

@@ -190,7 +190,7 @@ func TestSilenceSavesStopsAndEndsTheMachine(t *testing.T) {
 			t.Error("the trainer lives")
 		}
 		manifests, _ := w.store.List(w.t.Context(), checkpoint.Prefix("acme", string(job)))
-		newest := manifests[len(manifests)-1]
+		newest := manifests[len(manifests)-1].Name
 		if last := w.trainer.Last(); last < 850 || !strings.Contains(newest, fmt.Sprintf("-%020d-", last)) {
 			t.Errorf("last step %d, newest in the store %s", last, newest)
 		}

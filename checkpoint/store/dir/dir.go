@@ -115,12 +115,12 @@ func (s *Store) sweep(before time.Time) error {
 }
 
 // List implements checkpoint.Store. It is never late.
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+func (s *Store) List(ctx context.Context, prefix string) ([]checkpoint.Object, error) {
 	dir := path.Dir(prefix + "x") // the deepest directory that holds every match
 	if !fs.ValidPath(dir) {
 		return nil, ctx.Err() // no object is called that
 	}
-	var names []string
+	var found []checkpoint.Object
 	err := fs.WalkDir(s.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
@@ -132,15 +132,22 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 		case d.IsDir() && name == unfinished:
 			return fs.SkipDir
 		case d.Type().IsRegular() && strings.HasPrefix(name, prefix):
-			names = append(names, name)
+			info, err := d.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			found = append(found, checkpoint.Object{Name: name, Size: info.Size()})
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing %q: %w", prefix, err)
 	}
-	slices.Sort(names)
-	return names, nil
+	slices.SortFunc(found, func(a, b checkpoint.Object) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
 }
 
 // Delete implements checkpoint.Store. A power failure may bring the object back.

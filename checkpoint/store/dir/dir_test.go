@@ -104,7 +104,7 @@ func TestForeignEntries(t *testing.T) {
 		}
 	}
 	if names, err := s.List(t.Context(), ""); err != nil || len(names) > 0 {
-		t.Errorf("List = %q, %v", names, err)
+		t.Errorf("List = %v, %v", names, err)
 	}
 	if err := s.Put(t.Context(), "etc/new", strings.NewReader("x"), 1); err == nil {
 		t.Error("Put followed a link out of the store")

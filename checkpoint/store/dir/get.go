@@ -27,6 +27,32 @@ func (s *Store) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	return object{f, ctx}, nil
 }
 
+// Range implements checkpoint.Store.
+func (s *Store) Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	r, err := s.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	o := r.(object)
+	info, err := o.f.Stat()
+	if err == nil && (off < 0 || n <= 0 || off > info.Size()-n) {
+		err = fmt.Errorf("%w: %d bytes, want %d from %d", checkpoint.ErrCorrupt, info.Size(), n, off)
+	}
+	if err == nil {
+		_, err = o.f.Seek(off, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("getting %s: %w", name, missing(err)), o.f.Close())
+	}
+	return part{io.LimitReader(o, n), o}, nil
+}
+
+// part is a range of an open object.
+type part struct {
+	io.Reader
+	io.Closer
+}
+
 // object is an open object.
 type object struct {
 	f   *os.File

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -110,6 +111,24 @@ func (s *Store) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	return &object{ctx: ctx, Reader: bytes.NewReader(fault.bend(data)), after: fault.After}, nil
 }
 
+// Range implements checkpoint.Store. To a Plan it is a Get.
+func (s *Store) Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	fault, err := s.begin(ctx, Get, name)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	data, ok := s.objects[name]
+	s.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("getting %s: %w", name, checkpoint.ErrNotFound)
+	}
+	if off < 0 || n <= 0 || off > int64(len(data))-n {
+		return nil, fmt.Errorf("getting %s: %w: %d bytes, want %d from %d", name, checkpoint.ErrCorrupt, len(data), n, off)
+	}
+	return &object{ctx: ctx, Reader: bytes.NewReader(fault.bend(data[off : off+n])), after: fault.After}, nil
+}
+
 // object is an open object. After its bytes it fails with after, if there is one.
 type object struct {
 	*bytes.Reader
@@ -150,15 +169,20 @@ func (s *Store) Stat(ctx context.Context, name string) (int64, error) {
 }
 
 // List implements checkpoint.Store.
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+func (s *Store) List(ctx context.Context, prefix string) ([]checkpoint.Object, error) {
 	fault, err := s.begin(ctx, List, prefix)
 	if err != nil {
 		return nil, err
 	}
-	names := slices.DeleteFunc(s.Names(), func(n string) bool {
-		return !strings.HasPrefix(n, prefix) || fault.Hide != nil && fault.Hide(n)
-	})
-	return names, nil
+	var found []checkpoint.Object
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
+		if strings.HasPrefix(name, prefix) && (fault.Hide == nil || !fault.Hide(name)) {
+			found = append(found, checkpoint.Object{Name: name, Size: int64(len(s.objects[name]))})
+		}
+	}
+	return found, nil
 }
 
 // Delete implements checkpoint.Store.

@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("Get = %q, %v; want %q, %v", got, err, tc.got, tc.get)
 			}
 			if names, err := s.List(t.Context(), "v1/"); err != nil || len(names) != tc.listed {
-				t.Errorf("List = %q, %v; want %d names", names, err, tc.listed)
+				t.Errorf("List = %v, %v; want %d names", names, err, tc.listed)
 			}
 			stored, err := read(t, s.Clone(mem.Config{}))
 			if err != nil {
