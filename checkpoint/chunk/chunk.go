@@ -5,15 +5,14 @@
 // A piece is called by the BLAKE3-256 of its plain bytes, keyed for a tenant
 // that has a key, so that how it is encoded may differ from one upload to the
 // next while what it is does not.
+//
+// Functions that produce bytes append them to dst, as append does, and return
+// the longer slice: with room for the result in dst nothing is allocated for it.
+// They keep neither dst nor src, and unless one says otherwise the room in dst
+// must not overlap the input.
 package chunk
 
-import (
-	"encoding/hex"
-	"fmt"
-	"io"
-
-	"lukechampine.com/blake3"
-)
+import "io"
 
 // Size is how long pieces are unless a job says otherwise, and MinSize and
 // MaxSize what it may say.
@@ -43,61 +42,67 @@ const (
 // Cut returns the pieces of a file of the given size, in order and without
 // gaps. A safetensors file is cut at 8 + the length of its header and then
 // every size bytes, so that a header that has grown moves no piece of the
-// data; every other file every size bytes from its beginning. Reading only the
-// header, it never fails: a file it does not understand is of Bytes.
+// data; every other file every size bytes from its beginning. A size that is
+// not positive means Size.
+//
+// Reading only the header, it never fails: a file it does not understand, or
+// cannot read, is of Bytes. A safetensors file that is still being written is
+// cut where the whole one will be.
 func Cut(r io.ReaderAt, fileSize, size int64) []Piece {
-	var out []Piece
-	for off := int64(0); off < fileSize; off += size {
-		out = append(out, Piece{Off: off, Len: min(size, fileSize-off)})
+	if size <= 0 {
+		size = Size
+	}
+	h, err := readHeader(r, fileSize)
+	if err != nil {
+		return pieces(nil, 0, fileSize, size, beginning(r, fileSize))
+	}
+	out := pieces(nil, 0, h.origin, size, Text)
+	first := len(out)
+	out = pieces(out, h.origin, fileSize, size, Bytes)
+	label(out[first:], h.tensors)
+	return out
+}
+
+// pieces appends those of the bytes from off to end.
+func pieces(out []Piece, off, end, size int64, elem Elem) []Piece {
+	for ; off < end; off += min(size, end-off) {
+		out = append(out, Piece{Off: off, Len: min(size, end-off), Elem: elem})
 	}
 	return out
 }
 
-// Codec is how a piece's bytes are written down. It is recorded with each piece.
-type Codec string
-
-const (
-	Raw    Codec = ""
-	Planes Codec = "planes" // the plane of the exponents' bytes in Huffman code, the rest as it is
-	Zstd   Codec = "zstd"
-)
-
-// Encode appends src in the codec that suits elem to dst. Raw means that
-// nothing is gained (less than a twentieth), and nothing was appended.
-func Encode(dst, src []byte, elem Elem) ([]byte, Codec) { return dst, Raw }
-
-// Decode appends the plain bytes, of which there are exactly size, to dst.
-// Bytes that no Encode wrote are an error, never a panic and never more memory
-// than size.
-func Decode(dst, src []byte, codec Codec, size int) ([]byte, error) {
-	if codec != Raw {
-		return dst, fmt.Errorf("codec %.20q is not known: upgrade", codec)
+// beginning tells text from everything else: what tensors a file that does not
+// say so holds, Encode sees in each piece.
+func beginning(r io.ReaderAt, fileSize int64) Elem {
+	var first [512]byte
+	n, _ := r.ReadAt(first[:min(int64(len(first)), max(fileSize, 0))], 0)
+	if isText(first[:n]) {
+		return Text
 	}
-	if len(src) != size {
-		return dst, fmt.Errorf("%d bytes, want %d", len(src), size)
-	}
-	return append(dst, src...), nil
+	return Bytes
 }
 
-// Key is a tenant's key for its checkpoints. The zero Key means none: names are
-// plain hashes and bytes are not sealed.
-type Key [32]byte
-
-// Name returns what a piece with these plain bytes is called: 64 hex digits.
-func (k Key) Name(plain []byte) string {
-	sum := blake3.Sum256(plain)
-	return hex.EncodeToString(sum[:])
-}
-
-// Overhead is how many bytes Seal adds under k.
-func (k Key) Overhead() int { return 0 }
-
-// Seal appends data, encrypted and authenticated together with the name of the
-// piece and its codec, to dst. The same input gives the same output. Under the
-// zero Key it appends data as it is.
-func (k Key) Seal(dst, data []byte, name string, codec Codec) []byte { return append(dst, data...) }
-
-// Open is the inverse of Seal.
-func (k Key) Open(dst, sealed []byte, name string, codec Codec) ([]byte, error) {
-	return append(dst, sealed...), nil
+// label gives each piece the element type that most of its bytes have. Both
+// lists are in the file's order.
+func label(list []Piece, tensors []Tensor) {
+	for i := range list {
+		p := &list[i]
+		var of [len(elems)]int64
+		for len(tensors) > 0 && tensors[0].Off+tensors[0].Len <= p.Off {
+			tensors = tensors[1:]
+		}
+		for _, t := range tensors {
+			if t.Off >= p.Off+p.Len {
+				break
+			}
+			of[index(t.Elem)] += min(t.Off+t.Len, p.Off+p.Len) - max(t.Off, p.Off)
+		}
+		best := 0
+		for e, bytes := range of {
+			if bytes > of[best] {
+				best = e
+			}
+		}
+		p.Elem = elems[best]
+	}
 }
