@@ -1,6 +1,7 @@
 package checkpoint_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spotferry/spotferry/checkpoint"
 	"github.com/spotferry/spotferry/checkpoint/store/mem"
+	"github.com/spotferry/spotferry/checkpoint/storetest"
 )
 
 var errDied = errors.New("the machine is gone")
@@ -27,9 +29,12 @@ func dies(n int, how mem.Fault) mem.Plan {
 	}
 }
 
-var before = spec{"a.bin": "one", "b/c.bin": "0600 two", "b/d": "->../a.bin", "same": "frozen", "state.json": `{"step":10}`}
+// large is content that is stored as an object of its own.
+func large(what string) string { return what + string(storetest.Content(1<<20)) }
 
-var after = spec{"a.bin": "ONE, longer", "b/c.bin": "0600 TWO", "b/d": "->c.bin", "same": "frozen", "zero": "", "state.json": `{"step":20}`}
+var before = spec{"a.bin": large("one"), "b/c.bin": "0600 two", "b/d": "->../a.bin", "same": large("frozen"), "little": "also frozen", "state.json": `{"step":10}`}
+
+var after = spec{"a.bin": large("ONE, longer"), "b/c.bin": "0600 TWO", "b/d": "->c.bin", "same": large("frozen"), "little": "also frozen", "zero": "", "state.json": `{"step":20}`}
 
 // TestDeathAtEveryOperation lets a machine die in every operation of a save,
 // before it, after it and with an object torn at each kind of place, as no
@@ -104,28 +109,29 @@ func TestBadObjects(t *testing.T) {
 		"is missing":             func([]byte) []byte { return nil },
 	} {
 		for _, name := range base.Names() {
-			want, inBoth := "", slices.Contains(shared, name)
-			for _, f := range m.Files {
-				if f.Hash != "" && strings.HasSuffix(name, f.Hash) {
-					want = f.Path
-				}
+			wants, inBoth := filesIn(m, name), slices.Contains(shared, name)
+			if inBoth && wants == nil {
+				continue // only the old one needs it
 			}
-			if inBoth && want == "" || want == "zero" && how == "has lost its tail" {
-				continue // only the old one needs it; nothing to lose
-			}
-			t.Run(fmt.Sprintf("%q %s", want, how), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%q %s", wants, how), func(t *testing.T) {
 				s := base.Clone(mem.Config{})
 				s.Edit(name, change)
 				fresh := engineWith(t, s, &record{store: s})
-				if err := fresh.Verify(t.Context(), rec.refs[0], true); !isRejection(err, want) {
-					t.Errorf("Verify = %v, want a rejection of %q", err, want)
-				}
+				verr := fresh.Verify(t.Context(), rec.refs[0], true)
 				got, err := restore(t, fresh, rec.refs)
-				if len(got.Rejected) == 0 || got.Rejected[0].Ref != rec.refs[0] || got.Rejected[0].Path != want {
-					t.Fatalf("rejected %v, want the newest for %q", got.Rejected, want)
+				if packed(m, name) && len(got.Rejected) == 0 && (how == "has bytes after it" || inBoth) { // every byte that is needed is there
+					must(t, err)
+					same(t, snapshot(t, got.Path), snapshot(t, second))
+					return
+				}
+				if !rejects(verr, wants) {
+					t.Errorf("Verify = %v, want a rejection of one of %q", verr, wants)
+				}
+				if len(got.Rejected) == 0 || got.Rejected[0].Ref != rec.refs[0] || !rejects(&got.Rejected[0], wants) {
+					t.Fatalf("rejected %v, want the newest for one of %q", got.Rejected, wants)
 				}
 				if inBoth {
-					if !errors.Is(err, checkpoint.ErrNoneRestorable) || len(got.Rejected) != 2 || got.Rejected[1].Path != want {
+					if !errors.Is(err, checkpoint.ErrNoneRestorable) || len(got.Rejected) != 2 {
 						t.Errorf("Restore = %v, rejected %v; want ErrNoneRestorable and both", err, got.Rejected)
 					}
 					return
@@ -138,31 +144,37 @@ func TestBadObjects(t *testing.T) {
 }
 
 // TestHealing: a file that never changes must not carry a flipped bit from
-// checkpoint to checkpoint. The next machine notices; the same one, which has
-// read or written the object, still notices another size.
+// checkpoint to checkpoint. The next machine notices when it adopts the last
+// one; the same one, which has written the object, learns it from a commit that
+// is refused.
 func TestHealing(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
+		file   string
 		change func([]byte) []byte
 		fresh  bool
 	}{
-		"a flipped bit, by the next machine": {mem.Flipped(0), true},
-		"a lost tail, by the next machine":   {mem.Torn(2), true},
-		"a lost tail, by the same machine":   {mem.Torn(2), false},
-		"a lost object, by the same machine": {func([]byte) []byte { return nil }, false},
+		"a flipped bit, by the next machine":     {"same", mem.Flipped(0), true},
+		"a lost tail, by the next machine":       {"same", mem.Torn(2), true},
+		"a lost object, by the next machine":     {"same", func([]byte) []byte { return nil }, true},
+		"a lost tail, by the same machine":       {"same", mem.Torn(2), false},
+		"a lost object, by the same machine":     {"same", func([]byte) []byte { return nil }, false},
+		"a flipped bit in a pack, by the next":   {"little", mem.Flipped(0), true},
+		"a lost pack, by the same machine":       {"little", func([]byte) []byte { return nil }, false},
+		"a lost tail of a pack, by the next one": {"little", mem.Torn(2), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := mem.New(mem.Config{})
 			e, rec := engine(t, s)
 			save(t, e, write(t, "checkpoint-10", before), 10)
-			for _, f := range manifestOf(t, s, rec.refs[0]).Files {
-				if f.Path == "same" {
-					s.Edit("v1/acme/files/"+f.Hash[:2]+"/"+f.Hash, tc.change)
-				}
-			}
+			first := rec.refs[0]
+			s.Edit(objectOf(t, s, first, tc.file), tc.change)
 			if tc.fresh {
 				e = engineWith(t, s, rec)
+				must(t, e.Adopt(t.Context(), first))
+			} else if _, err := e.Save(t.Context(), checkpoint.SaveRequest{Dir: write(t, "checkpoint-15", after), Epoch: 1, Step: 15}); !isRejection(err, tc.file) {
+				t.Fatalf("Save on a lost object = %v, want the record's refusal", err)
 			}
 			save(t, e, write(t, "checkpoint-20", after), 20)
 			got, err := restore(t, engineWith(t, s, rec), rec.refs)
@@ -174,6 +186,42 @@ func TestHealing(t *testing.T) {
 	}
 }
 
+// objectOf names the object that has the first bytes of a file.
+func objectOf(t *testing.T, s *mem.Store, ref checkpoint.Ref, file string) string {
+	t.Helper()
+	for _, f := range manifestOf(t, s, ref).Files {
+		if f.Path == file {
+			c := f.Chunks[0]
+			return checkpoint.EpochPrefix("acme", "job1", cmp.Or(c.Epoch, ref.Epoch)) + cmp.Or(c.Pack, c.Hash)
+		}
+	}
+	t.Fatalf("no file %s", file)
+	return ""
+}
+
+// filesIn returns the files of which an object has bytes; nil if it is not one
+// of the manifest's, and "" alone if it is the manifest.
+func filesIn(m checkpoint.Manifest, object string) (files []string) {
+	if strings.HasSuffix(object, ".manifest") {
+		if strings.Contains(object, fmt.Sprintf("-%020d-", m.Step)) {
+			return []string{""}
+		}
+		return nil
+	}
+	for _, f := range m.Files {
+		for _, c := range f.Chunks {
+			if strings.HasSuffix(object, cmp.Or(c.Pack, c.Hash)) {
+				files = append(files, f.Path)
+			}
+		}
+	}
+	return files
+}
+
+func packed(m checkpoint.Manifest, object string) bool {
+	return slices.ContainsFunc(m.Packs, func(p checkpoint.Pack) bool { return strings.HasSuffix(object, p.Hash) })
+}
+
 func manifestOf(t *testing.T, s *mem.Store, ref checkpoint.Ref) checkpoint.Manifest {
 	t.Helper()
 	var data []byte
@@ -181,6 +229,11 @@ func manifestOf(t *testing.T, s *mem.Store, ref checkpoint.Ref) checkpoint.Manif
 	m, err := checkpoint.Decode(data)
 	must(t, err)
 	return m
+}
+
+func rejects(err error, paths []string) bool {
+	r, ok := errors.AsType[*checkpoint.Rejection](err)
+	return ok && slices.Contains(paths, r.Path)
 }
 
 func isRejection(err error, path string) bool {

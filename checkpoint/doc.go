@@ -10,6 +10,9 @@
 //   - Which checkpoints exist is what the job's own record says. A Store is
 //     never listed to find that out: a list may be late, and an object without a
 //     commit is only an object.
+//   - A save relies only on objects that nobody may delete: those of the newest
+//     manifest it knows, and what its own epoch has put since. See
+//     docs/decisions/0014.
 //   - Nothing is exposed before every byte of it has been verified. A restore
 //     stages into a hidden directory and renames.
 //   - A checkpoint is passed over only on proof that it is bad: an object that
@@ -18,14 +21,19 @@
 //   - "Committed, but none can be restored" is [ErrNoneRestorable]. Beginning
 //     again from step zero is never decided here.
 //
-// What is kept of a tree is what a trainer reads back: content, size, permission
-// bits, directories and the text of symbolic links. Owners, times, hard links
-// and holes are not kept, and the setuid, setgid and sticky bits are dropped,
+// What is kept of a tree is what a trainer reads back: content, size, holes,
+// permission bits, directories and the text of symbolic links. Owners, times and
+// hard links are not kept, and the setuid, setgid and sticky bits are dropped,
 // because a restore may run with more rights than the job had. Anything that
 // cannot be carried faithfully, such as a FIFO, a link that leaves the tree or a
 // name that is not UTF-8, fails the save with the file's name.
 //
-// This engine sends whole files named by their hash, so a file that did not
-// change is sent once. It knows no framework: when a directory is complete is
-// package framework's business.
+// A file is cut into chunks, called by the hash of their bytes; each is an
+// object, and small ones share a pack. Each byte is read and hashed once, on the
+// buffer that is put, and a chunk that the store has is not put again. The memory
+// for that is bounded, whatever the tree: see Config. What is read, sent and
+// fetched can be interrupted at any byte and gone on with.
+//
+// The engine knows no framework: when a directory is complete is package
+// framework's business.
 package checkpoint

@@ -43,6 +43,9 @@ var (
 	// ErrSchema: the manifest was written by a newer version. Upgrade and
 	// repeat; it is not proof of anything.
 	ErrSchema = errors.New("manifest is of a newer schema")
+	// ErrKey: the checkpoint is sealed with another key than the engine has. It
+	// is not proof of anything.
+	ErrKey = errors.New("checkpoint is sealed with another key")
 	// ErrNoneRestorable: checkpoints were committed and every one of them is
 	// bad. A person decides; training must not begin again by itself.
 	ErrNoneRestorable = errors.New("none of the committed checkpoints can be restored")

@@ -201,7 +201,8 @@ func restore(t testing.TB, e *checkpoint.Engine, refs []checkpoint.Ref) (checkpo
 		t.Error(rerr)
 	}
 	for _, d := range entries {
-		if d.Name() != got.Name {
+		unfinished := err != nil && strings.HasPrefix(d.Name(), ".incoming-") // for the next try
+		if d.Name() != got.Name && !unfinished {
 			t.Errorf("%q was left behind", d.Name())
 		}
 	}

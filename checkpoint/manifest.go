@@ -14,12 +14,13 @@ import (
 )
 
 // Schema is the version of the manifest this package writes, and the newest it
-// reads. A field that is added raises it.
-const Schema = 1
+// reads. A field that is added raises it. Schema 1, of whole files, is still
+// read and no longer written.
+const Schema = 2
 
-// MaxManifest is the largest manifest in bytes: some 300,000 files. It bounds
-// what a reader has to hold.
-const MaxManifest = 64 << 20
+// MaxManifest is the largest manifest in bytes: some 300,000 files, or ten
+// terabytes in chunks of 8 MiB. It bounds what a reader has to hold.
+const MaxManifest = 128 << 20
 
 // Manifest describes one checkpoint completely: with the objects it names, it
 // is enough to restore.
@@ -38,9 +39,22 @@ type Manifest struct {
 	// Save is how long the trainer stood still for this checkpoint; zero when
 	// that is not known.
 	Save time.Duration `json:"save_ns,omitempty"`
+	// Key tells which key the chunks are sealed with, without giving it away;
+	// empty: none.
+	Key string `json:"key,omitempty"`
 	// Files has every directory, file and link of the tree in the order of
 	// their paths. The first is the tree itself, ".".
 	Files []File `json:"files"`
+	// Packs are the objects that the files' small chunks lie in together, by
+	// epoch and hash.
+	Packs []Pack `json:"packs,omitempty"`
+}
+
+// Pack is one object of several chunks.
+type Pack struct {
+	Hash  string `json:"hash"` // of its bytes as they are stored
+	Size  int64  `json:"size"`
+	Epoch int    `json:"epoch,omitempty"` // as of a Chunk
 }
 
 // Kind is what a File is.
@@ -58,7 +72,7 @@ type File struct {
 	Kind Kind   `json:"kind"`
 	Mode uint32 `json:"mode"` // permission bits, 0 to 0o777; zero for a link
 	Size int64  `json:"size,omitempty"`
-	Hash string `json:"hash,omitempty"` // BLAKE3-256 in hex; only of a regular file
+	Hash string `json:"hash,omitempty"` // schema 1, regular files: BLAKE3-256 in hex
 	Link string `json:"link,omitempty"` // the text of a link, which never leaves the tree
 	// Chunks are the file's bytes in order; their sizes add up to Size. Schema 1
 	// has none: its files are objects of their own, called by Hash.
@@ -79,6 +93,12 @@ type Chunk struct {
 	Stored int64  `json:"stored,omitempty"` // its size as stored, when that is not Size
 }
 
+// stored returns how many bytes of the store the chunk takes.
+func (c Chunk) stored() int64 { return cmp.Or(c.Stored, c.Size) }
+
+// epochOf returns whose object one is that says epoch.
+func (m Manifest) epochOf(epoch int) int { return cmp.Or(epoch, m.Epoch) }
+
 // Objects returns the objects that m needs, each once, sorted by name.
 func (m Manifest) Objects() []Object {
 	size := map[string]int64{}
@@ -86,6 +106,14 @@ func (m Manifest) Objects() []Object {
 		if f.Kind == Regular && f.Hash != "" {
 			size[fileName(m.Tenant, f.Hash)] = f.Size
 		}
+		for _, c := range f.Chunks {
+			if c.Hash != "" && c.Pack == "" {
+				size[dataName(m.Tenant, m.Job, m.epochOf(c.Epoch), c.Hash)] = c.stored()
+			}
+		}
+	}
+	for _, p := range m.Packs {
+		size[dataName(m.Tenant, m.Job, m.epochOf(p.Epoch), p.Hash)] = p.Size
 	}
 	out := make([]Object, 0, len(size))
 	for _, name := range slices.Sorted(maps.Keys(size)) {
@@ -121,12 +149,18 @@ func comparePaths(a, b string) int {
 	return strings.Compare(a, b)
 }
 
+func comparePacks(a, b Pack) int {
+	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), strings.Compare(a.Hash, b.Hash))
+}
+
 // Encode returns the one spelling of m: JSON without white space, fields in
-// declared order, files sorted by path, ending in a newline. Equal manifests
-// have equal bytes.
+// declared order, files sorted by path and packs by epoch and hash, ending in a
+// newline. Equal manifests have equal bytes.
 func (m Manifest) Encode() ([]byte, error) {
 	m.Files = slices.Clone(m.Files)
 	slices.SortFunc(m.Files, func(a, b File) int { return comparePaths(a.Path, b.Path) })
+	m.Packs = slices.Clone(m.Packs)
+	slices.SortFunc(m.Packs, comparePacks)
 	m.Created = m.Created.UTC().Truncate(time.Microsecond)
 	if err := m.Validate(); err != nil {
 		return nil, err

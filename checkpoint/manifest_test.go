@@ -121,7 +121,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a path up", strings.Replace(text, `"path":"a"`, `"path":"../a"`, 1), checkpoint.ErrManifest},
 		{"NULs", "\x00\x00\x00", checkpoint.ErrManifest},
 		{"ten thousand brackets", strings.Repeat("[", 20_000), checkpoint.ErrManifest},
-		{"a newer schema with fields of its own", `{"schema":2,"chunks":[]}`, checkpoint.ErrSchema},
+		{"a newer schema with fields of its own", `{"schema":3,"bases":[]}`, checkpoint.ErrSchema},
 		{"no schema", `{}`, checkpoint.ErrManifest},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -29,7 +29,12 @@ func EpochPrefix(tenant, job string, epoch int) string {
 	return fmt.Sprintf("%s%010d/", DataPrefix(tenant, job), epoch)
 }
 
-// fileName returns the object name of content with the given hash.
+// dataName returns the object name of a chunk or pack.
+func dataName(tenant, job string, epoch int, hash string) string {
+	return EpochPrefix(tenant, job, epoch) + hash
+}
+
+// fileName returns the object name of a whole file of schema 1.
 func fileName(tenant, hash string) string {
 	return layout + "/" + tenant + "/files/" + hash[:2] + "/" + hash
 }

@@ -40,31 +40,58 @@ type Restored struct {
 // over and reported. When all are bad the error is ErrNoneRestorable, and
 // Restored still has the reasons. When there are none to begin with it is
 // ErrNoRefs. Any other error (the store does not answer, the disk is full, the
-// manifest is of a newer schema) gives up nothing: repeat it.
+// manifest is of a newer schema or sealed with another key) gives up nothing:
+// repeat it, and what was fetched is not fetched again.
 func (e *Engine) Restore(ctx context.Context, req RestoreRequest) (Restored, error) {
-	var out Restored
+	s, err := e.Fetch(ctx, req)
+	if err != nil {
+		if s != nil {
+			return Restored{Rejected: s.Rejected}, err
+		}
+		return Restored{}, err
+	}
+	return s.Expose(req.As)
+}
+
+// Staged is a checkpoint that is complete, verified and durable beside the place
+// where it belongs, and not visible yet.
+type Staged struct {
+	Ref      Ref
+	Manifest Manifest
+	Rejected []Rejection // see Restored
+
+	e    *Engine
+	dir  string
+	name string // of the hidden directory
+}
+
+// Fetch does everything of a Restore but the last rename, so that it can begin
+// before the place is ready: while the machine boots, or while the job's last
+// machine still saves. If it is interrupted, by an error or a kill, the next
+// Fetch or Restore of the same checkpoint into the same directory goes on with
+// what is there. Fetching another one discards it.
+//
+// When the error is ErrNoneRestorable there is a Staged all the same, with the
+// reasons and nothing else.
+func (e *Engine) Fetch(ctx context.Context, req RestoreRequest) (*Staged, error) {
 	if len(req.Refs) == 0 {
-		return out, fmt.Errorf("restoring into %s: %w", req.Dir, ErrNoRefs)
+		return nil, fmt.Errorf("restoring into %s: %w", req.Dir, ErrNoRefs)
 	}
 	if err := os.MkdirAll(req.Dir, 0o755); err != nil {
-		return out, fmt.Errorf("restoring into %s: %w", req.Dir, full(err))
+		return nil, fmt.Errorf("restoring into %s: %w", req.Dir, full(err))
 	}
 	dir, err := os.OpenRoot(req.Dir)
 	if err != nil {
-		return out, fmt.Errorf("restoring: %w", err)
+		return nil, fmt.Errorf("restoring: %w", err)
 	}
 	defer dir.Close()
-	if err := tidy(dir); err != nil {
-		return out, fmt.Errorf("restoring into %s: %w", req.Dir, err)
-	}
-	return e.restoreFirst(ctx, dir, req)
+	return e.fetchFirst(ctx, dir, req)
 }
 
-func (e *Engine) restoreFirst(ctx context.Context, dir *os.Root, req RestoreRequest) (Restored, error) {
-	var out Restored
-	start := e.cfg.Now()
+func (e *Engine) fetchFirst(ctx context.Context, dir *os.Root, req RestoreRequest) (*Staged, error) {
+	start, out := e.cfg.Now(), &Staged{e: e, dir: req.Dir}
 	for _, ref := range req.Refs {
-		m, name, err := e.restoreOne(ctx, dir, ref, req.As)
+		m, err := e.fetchOne(ctx, dir, ref, req.As)
 		if bad, ok := errors.AsType[*Rejection](err); ok {
 			e.cfg.Log.Warn("checkpoint rejected", zap.String("checkpoint", ref.Name), zap.String("file", bad.Path), zap.Error(bad.Err))
 			out.Rejected = append(out.Rejected, *bad)
@@ -73,8 +100,8 @@ func (e *Engine) restoreFirst(ctx context.Context, dir *os.Root, req RestoreRequ
 		if err != nil {
 			return out, fmt.Errorf("restoring into %s: %w", req.Dir, err)
 		}
-		out.Ref, out.Manifest, out.Name, out.Path = ref, m, name, req.Dir+string(os.PathSeparator)+name
-		e.cfg.Log.Info("checkpoint restored", zap.String("checkpoint", ref.Name), zap.Int64("step", ref.Step),
+		out.Ref, out.Manifest, out.name = ref, m, incoming+ref.Name
+		e.cfg.Log.Info("checkpoint fetched", zap.String("checkpoint", ref.Name), zap.Int64("step", ref.Step),
 			zap.Int64("bytes", ref.Bytes), zap.Int("rejected", len(out.Rejected)), zap.Duration("took", e.cfg.Now().Sub(start)))
 		return out, nil
 	}
@@ -82,25 +109,59 @@ func (e *Engine) restoreFirst(ctx context.Context, dir *os.Root, req RestoreRequ
 	return out, fmt.Errorf("restoring into %s: %w: %d tried, of which the newest: %w", req.Dir, ErrNoneRestorable, len(req.Refs), newest)
 }
 
-// restoreOne stages one checkpoint and, if it is good, puts it into place. A bad
-// one is a *Rejection and leaves nothing behind.
-func (e *Engine) restoreOne(ctx context.Context, dir *os.Root, ref Ref, as string) (Manifest, string, error) {
-	m, err := readManifest(ctx, e.cfg.Store, e.cfg.Tenant, e.cfg.Job, ref)
+// fetchOne stages one checkpoint. A bad one is a *Rejection and leaves nothing
+// behind; what another error leaves is for the next try.
+func (e *Engine) fetchOne(ctx context.Context, dir *os.Root, ref Ref, as string) (Manifest, error) {
+	m, err := ReadManifest(ctx, e.cfg.Store, e.cfg.Tenant, e.cfg.Job, ref)
 	if err != nil {
-		return m, "", judge(ref, "", err)
+		return m, judge(ref, "", err)
 	}
-	if as == "" {
-		as = m.Dir
-	}
-	if err := treeName(as); err != nil {
-		return m, "", fmt.Errorf("restoring as %s: %w", quote(as), err)
+	if as != "" {
+		if err := treeName(as); err != nil {
+			return m, fmt.Errorf("restoring as %s: %w", quote(as), err)
+		}
 	}
 	staging := incoming + ref.Name
-	if err := e.stage(ctx, dir, staging, ref, m); err != nil {
-		return m, "", errors.Join(err, discard(dir, staging))
+	if err := tidy(dir, staging); err != nil {
+		return m, err
 	}
-	if err := expose(dir, staging, as); err != nil {
-		return m, "", errors.Join(err, discard(dir, staging))
+	err = e.stage(ctx, dir, staging, ref, m)
+	if _, bad := errors.AsType[*Rejection](err); bad || errors.Is(err, ErrNoSpace) {
+		return m, errors.Join(err, discard(dir, staging))
 	}
-	return m, as, nil
+	return m, err
+}
+
+// Expose puts the tree into place under a name, or, if that is empty, under the
+// one it had. A tree already there is replaced. From then on uploads send only
+// what this checkpoint does not have.
+func (s *Staged) Expose(as string) (Restored, error) {
+	out := Restored{Ref: s.Ref, Manifest: s.Manifest, Rejected: s.Rejected}
+	if as == "" {
+		as = s.Manifest.Dir
+	}
+	if err := treeName(as); err != nil {
+		return out, fmt.Errorf("restoring as %s: %w", quote(as), err)
+	}
+	dir, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return out, fmt.Errorf("restoring: %w", err)
+	}
+	defer dir.Close()
+	if err := expose(dir, s.name, as); err != nil {
+		return out, fmt.Errorf("restoring into %s: %w", s.dir, err)
+	}
+	out.Name, out.Path = as, s.dir+string(os.PathSeparator)+as
+	s.e.known.adopt(s.Manifest, true)
+	s.e.cfg.Log.Info("checkpoint restored", zap.String("checkpoint", s.Ref.Name), zap.Int64("step", s.Ref.Step), zap.String("as", as))
+	return out, nil
+}
+
+// Discard removes what was staged.
+func (s *Staged) Discard() error {
+	dir, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return fmt.Errorf("discarding %s: %w", s.Ref.Name, err)
+	}
+	return errors.Join(discard(dir, s.name), dir.Close())
 }

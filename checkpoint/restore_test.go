@@ -254,12 +254,17 @@ func TestUnchangedFilesAreSentOnce(t *testing.T) {
 	e, _ := engine(t, s)
 	dir := write(t, "checkpoint-10", before)
 	save(t, e, dir, 10)
-	if want := 5; puts != want {
-		t.Errorf("%d puts for four files and a manifest, want %d", puts, want)
+	if want := 4; puts != want {
+		t.Errorf("%d puts for two large files, a pack of the others and a manifest, want %d", puts, want)
 	}
-	must(t, os.WriteFile(dir+"/a.bin", []byte("new"), 0o644))
+	must(t, os.WriteFile(dir+"/a.bin", []byte(large("new")), 0o644))
 	save(t, e, dir, 20)
-	if want := 7; puts != want {
-		t.Errorf("%d puts after one file changed, want %d", puts, want)
+	if want := 6; puts != want {
+		t.Errorf("%d puts after one large file changed, want %d", puts, want)
+	}
+	must(t, os.WriteFile(dir+"/state.json", []byte("{}"), 0o644))
+	save(t, e, dir, 30)
+	if want := 8; puts != want {
+		t.Errorf("%d puts after one small file changed, want %d", puts, want)
 	}
 }

@@ -2,16 +2,18 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 )
 
 // SaveRequest says what to save, and as what.
@@ -29,6 +31,10 @@ type SaveRequest struct {
 	Step      int64
 	Framework string        // see Manifest
 	Save      time.Duration // see Manifest
+
+	// First ranks the files by their paths in the tree: those of a lower rank are
+	// sent before those of a higher one. nil means the order of their paths.
+	First func(path string) int
 }
 
 func (r SaveRequest) name() string {
@@ -58,74 +64,82 @@ func (r SaveRequest) open() (*os.Root, error) {
 // ErrVanished and ErrChanged mean that the tree was not still; ErrUnsafe and
 // ErrTooLarge that it cannot be kept as it is. All name the file.
 func (e *Engine) Upload(ctx context.Context, req SaveRequest) (Ref, error) {
-	start := e.cfg.Now()
-	ref, sent, err := e.upload(ctx, req)
+	start, before := e.cfg.Now(), e.Progress()
+	ref, err := e.upload(ctx, req)
 	if err != nil {
 		return Ref{}, fmt.Errorf("saving step %d of epoch %d: %w", req.Step, req.Epoch, err)
 	}
+	now := e.Progress()
 	e.cfg.Log.Info("checkpoint uploaded", zap.String("checkpoint", ref.Name), zap.Int64("bytes", ref.Bytes),
-		zap.Int64("sent", sent), zap.Duration("took", e.cfg.Now().Sub(start)))
+		zap.Int64("sent", now.Sent-before.Sent), zap.Int64("reused", now.Reused-before.Reused), zap.Duration("took", e.cfg.Now().Sub(start)))
 	return ref, nil
 }
 
-func (e *Engine) upload(ctx context.Context, req SaveRequest) (Ref, int64, error) {
-	m := Manifest{Schema: Schema, Tenant: e.cfg.Tenant, Job: e.cfg.Job, Epoch: req.Epoch, Step: req.Step,
+func (e *Engine) upload(ctx context.Context, req SaveRequest) (Ref, error) {
+	m := Manifest{Schema: Schema, Tenant: e.cfg.Tenant, Job: e.cfg.Job, Epoch: req.Epoch, Step: req.Step, Key: e.keyID(),
 		Framework: req.Framework, Dir: req.name(), Save: req.Save, Created: e.cfg.Now().UTC().Truncate(time.Microsecond)}
 	if err := m.validateHead(); err != nil { // before anything is sent
-		return Ref{}, 0, wrap(ErrManifest, err)
+		return Ref{}, wrap(ErrManifest, err)
 	}
 	root, err := req.open()
 	if err != nil {
-		return Ref{}, 0, fmt.Errorf("opening %s in %s: %w", quote(req.Sub), req.Dir, saving(err))
+		return Ref{}, fmt.Errorf("opening %s in %s: %w", quote(req.Sub), req.Dir, saving(err))
 	}
 	defer root.Close()
 	was, err := scan(root, e.cfg.MaxFiles)
 	if err != nil {
-		return Ref{}, 0, err
+		return Ref{}, err
 	}
-	sent, err := e.send(ctx, root, was)
+	if err := e.fits(was); err != nil {
+		return Ref{}, err
+	}
+	packs, err := e.sendTree(ctx, req, root, was, e.cache.begin())
 	if err != nil {
-		return Ref{}, 0, err
+		return Ref{}, err
 	}
 	if err := rescan(root, was, e.cfg.MaxFiles); err != nil {
-		return Ref{}, 0, err
+		return Ref{}, err
 	}
 	for _, f := range was {
 		m.Files = append(m.Files, f.File)
 	}
-	ref, err := e.putManifest(ctx, m)
-	return ref, sent, err
+	m.Packs = packs
+	return e.putManifest(ctx, m)
 }
 
-// send uploads the content of every regular file and fills in the hashes. It
-// returns how many bytes the store did not have.
-func (e *Engine) send(ctx context.Context, root *os.Root, files []found) (int64, error) {
-	if err := e.fits(files); err != nil {
-		return 0, err
+// sendTree uploads the content of every regular file and fills in where it is.
+// It returns the packs.
+func (e *Engine) sendTree(ctx context.Context, req SaveRequest, root *os.Root, files []found, trust bool) ([]Pack, error) {
+	if err := e.entering(ctx, req.Epoch); err != nil {
+		return nil, err
 	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(e.cfg.Workers)
-	sent := make([]int64, len(files))
+	list := regular(files)
+	if req.First != nil {
+		rank := make(map[string]int, len(list))
+		for _, f := range list {
+			rank[f.Path] = req.First(f.Path)
+		}
+		slices.SortStableFunc(list, func(a, b *found) int { return cmp.Compare(rank[a.Path], rank[b.Path]) })
+	}
+	s := newSending(ctx, e, root, req.Epoch, trust)
+	err := s.all(list)
+	if serr := e.cache.save(); serr != nil {
+		e.cfg.Log.Warn("what was read is not remembered beyond this process", zap.Error(serr))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.SortedFunc(maps.Values(s.packs), comparePacks), nil
+}
+
+func regular(files []found) []*found {
+	var list []*found
 	for i := range files {
-		if files[i].Kind != Regular {
-			continue
+		if files[i].Kind == Regular {
+			list = append(list, &files[i])
 		}
-		if gctx.Err() != nil {
-			break
-		}
-		g.Go(func() (err error) {
-			sent[i], err = e.sendFile(gctx, root, &files[i])
-			return err
-		})
 	}
-	if err := g.Wait(); err != nil {
-		return 0, err
-	}
-	var sum int64
-	for _, n := range sent {
-		sum += n
-	}
-	return sum, ctx.Err()
+	return list
 }
 
 func (e *Engine) fits(files []found) error {
@@ -134,28 +148,40 @@ func (e *Engine) fits(files []found) error {
 		if sum += f.Size; sum < 0 || e.cfg.MaxBytes > 0 && sum > e.cfg.MaxBytes {
 			return fmt.Errorf("%w: with %s the tree exceeds %d bytes", ErrTooLarge, quote(f.Path), e.cfg.MaxBytes)
 		}
+		if f.Size/e.cfg.ChunkSize > maxPieces {
+			return fmt.Errorf("%w: %s has more than %d chunks of %d bytes", ErrTooLarge, quote(f.Path), maxPieces, e.cfg.ChunkSize)
+		}
 	}
 	return nil
 }
 
+// maxPieces is into how many chunks one file may be cut, holes included: 8 TiB
+// with chunks of 8 MiB.
+const maxPieces = 1 << 20
+
 // putManifest writes the manifest, the last object of an upload. Its name
-// contains its hash: one that is already there is a repeat of this very upload.
+// contains its hash: one that is already there is a repeat of this very upload,
+// or was left torn by one; then the next microsecond's has another name.
 func (e *Engine) putManifest(ctx context.Context, m Manifest) (Ref, error) {
-	data, err := m.Encode()
-	if err != nil {
-		return Ref{}, err
-	}
-	ref := m.ref(data)
-	name := ManifestName(e.cfg.Tenant, e.cfg.Job, ref)
-	err = e.cfg.Store.Put(ctx, name, bytes.NewReader(data), int64(len(data)))
-	if errors.Is(err, ErrExists) {
-		if _, err := readManifest(ctx, e.cfg.Store, e.cfg.Tenant, e.cfg.Job, ref); err != nil {
-			return Ref{}, fmt.Errorf("manifest %s is already there, but: %w", ref.Name, err)
+	for {
+		data, err := m.Encode()
+		if err != nil {
+			return Ref{}, err
 		}
+		ref := m.ref(data)
+		name := ManifestName(e.cfg.Tenant, e.cfg.Job, ref)
+		err = e.cfg.Store.Put(ctx, name, bytes.NewReader(data), int64(len(data)))
+		if errors.Is(err, ErrExists) {
+			_, err = ReadManifest(ctx, e.cfg.Store, e.cfg.Tenant, e.cfg.Job, ref)
+			if errors.Is(err, ErrCorrupt) {
+				m.Created = m.Created.Add(time.Microsecond)
+				continue
+			}
+		}
+		if err != nil {
+			return Ref{}, fmt.Errorf("writing manifest %s: %w", ref.Name, err)
+		}
+		e.known.adopt(m, true)
 		return ref, nil
 	}
-	if err != nil {
-		return Ref{}, fmt.Errorf("writing manifest %s: %w", ref.Name, err)
-	}
-	return ref, nil
 }

@@ -15,7 +15,8 @@ import (
 // what it looked like, to notice a change.
 type found struct {
 	File
-	info fs.FileInfo
+	info     fs.FileInfo
+	unsteady bool // it moved while it was read
 }
 
 // scan lists a tree without following links. It reads no content, so hashes are
@@ -25,7 +26,7 @@ func scan(root *os.Root, maxFiles int) ([]found, error) {
 	if err != nil {
 		return nil, saving(err)
 	}
-	all := []found{{File{Path: ".", Kind: Directory, Mode: permissions(info)}, info}}
+	all := []found{{File{Path: ".", Kind: Directory, Mode: permissions(info)}, info, false}}
 	for i := 0; i < len(all); i++ { // the list grows as directories are read
 		if all[i].Kind != Directory {
 			continue
@@ -92,7 +93,7 @@ func look(root *os.Root, name string) (found, error) {
 	default:
 		return found{}, fmt.Errorf("%w: %s is neither file, directory nor link but %v", ErrUnsafe, quote(name), mode.Type())
 	}
-	return found{f, info}, nil
+	return found{f, info, false}, nil
 }
 
 // permissions drops setuid, setgid and sticky; see the package comment.

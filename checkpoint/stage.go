@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -19,13 +20,17 @@ const (
 	replaced = ".replaced-" // what was there before, on its way out
 )
 
-// tidy removes what an earlier restore left when its machine or process died.
-func tidy(dir *os.Root) error {
+// tidy removes what earlier restores left when their machine or process died,
+// except what is to be gone on with.
+func tidy(dir *os.Root, except string) error {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
 		return err
 	}
 	for _, d := range entries {
+		if d.Name() == except {
+			continue
+		}
 		if strings.HasPrefix(d.Name(), incoming) || strings.HasPrefix(d.Name(), replaced) {
 			if err := discard(dir, d.Name()); err != nil {
 				return err
@@ -55,50 +60,39 @@ func discard(dir *os.Root, name string) error {
 	return dir.RemoveAll(name)
 }
 
-// stage writes a whole tree under a hidden name and makes it durable.
+// stage writes a whole tree under a hidden name and makes it durable. What an
+// interrupted stage left there is verified and used.
 func (e *Engine) stage(ctx context.Context, dir *os.Root, name string, ref Ref, m Manifest) error {
-	if err := dir.Mkdir(name, 0o700); err != nil {
+	jobs, err := e.plan(m)
+	if err != nil {
+		return judge(ref, "", err)
+	}
+	err = dir.Mkdir(name, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return full(err)
 	}
-	root, err := dir.OpenRoot(name)
-	if err != nil {
-		return err
+	root, rerr := dir.OpenRoot(name)
+	if rerr != nil {
+		return rerr
 	}
 	defer root.Close()
-	var regular []File
-	for _, f := range m.Files {
-		switch {
-		case f.Kind == Regular:
-			regular = append(regular, f)
-		case f.Kind == Directory && f.Path != ".":
-			err = root.Mkdir(f.Path, 0o700)
-		case f.Kind == Symlink:
-			err = root.Symlink(f.Link, f.Path)
-		}
-		if err != nil {
-			return full(err)
-		}
-	}
-	err = e.each(ctx, ref, regular, func(ctx context.Context, f File) error {
-		return again(func() error { return e.stageFile(ctx, root, f) })
-	})
+	s := &staging{e: e, root: root, m: m, left: make([]atomic.Int32, len(m.Files)), had: make([]bool, len(m.Files))}
 	if err != nil {
-		return err
+		err = s.takeOver()
 	}
-	return seal(root, m.Files)
-}
-
-// stageFile writes one file's content and mode. It is durable on return.
-func (e *Engine) stageFile(ctx context.Context, root *os.Root, f File) error {
-	file, err := root.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil {
+		err = s.prepare(jobs)
+	}
 	if err != nil {
 		return full(err)
 	}
-	err = e.fetch(ctx, f, file)
-	if err == nil {
-		err = errors.Join(file.Chmod(fs.FileMode(f.Mode)), file.Sync())
+	if err := s.fill(ctx, ref, jobs); err != nil {
+		return err
 	}
-	return full(errors.Join(err, file.Close()))
+	if err := s.syncSmall(); err != nil {
+		return full(err)
+	}
+	return seal(root, m.Files)
 }
 
 // seal gives directories their modes and makes their entries durable, innermost

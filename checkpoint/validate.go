@@ -22,6 +22,9 @@ func (m Manifest) Validate() error {
 	if err := validateTree(m.Files); err != nil {
 		return fmt.Errorf("%w: %w", ErrManifest, err)
 	}
+	if err := m.validateData(); err != nil {
+		return fmt.Errorf("%w: %w", ErrManifest, err)
+	}
 	return nil
 }
 
@@ -33,8 +36,8 @@ func (m Manifest) validateHead() error {
 		return err
 	}
 	switch {
-	case m.Schema != Schema:
-		return fmt.Errorf("schema %d, want %d", m.Schema, Schema)
+	case m.Schema < 1 || m.Schema > Schema:
+		return fmt.Errorf("schema %d, want 1 to %d", m.Schema, Schema)
 	case m.Epoch < 0 || int64(m.Epoch) > maxEpoch:
 		return fmt.Errorf("epoch %d out of range", m.Epoch)
 	case m.Step < 0:
@@ -47,6 +50,8 @@ func (m Manifest) validateHead() error {
 		return fmt.Errorf("created %v, want UTC to the microsecond", m.Created)
 	case len(m.Framework) > 64 || strings.ContainsFunc(m.Framework, unprintable) || !utf8.ValidString(m.Framework):
 		return fmt.Errorf("framework %s", quote(m.Framework))
+	case m.Key != "" && (m.Schema < 2 || len(m.Key) != shortHash || strings.Trim(m.Key, "0123456789abcdef") != ""):
+		return fmt.Errorf("key %s", quote(m.Key))
 	}
 	return treeName(m.Dir)
 }
@@ -98,15 +103,15 @@ func (f File) validate() error {
 	}
 	switch f.Kind {
 	case Regular:
-		if f.Size < 0 || !isHash(f.Hash) || f.Link != "" {
-			return fmt.Errorf("a file of size %d with hash %s and link %s", f.Size, quote(f.Hash), quote(f.Link))
+		if f.Size < 0 || f.Link != "" {
+			return fmt.Errorf("a file of size %d with link %s", f.Size, quote(f.Link))
 		}
 	case Directory:
-		if f.Size != 0 || f.Hash != "" || f.Link != "" {
+		if f.Size != 0 || f.Hash != "" || f.Link != "" || f.Chunks != nil {
 			return fmt.Errorf("a directory with content")
 		}
 	case Symlink:
-		if f.Size != 0 || f.Hash != "" || f.Mode != 0 {
+		if f.Size != 0 || f.Hash != "" || f.Mode != 0 || f.Chunks != nil {
 			return fmt.Errorf("a link with content")
 		}
 		return linkText(f.Link)

@@ -1,47 +1,168 @@
 // Package storetest is the conformance suite of checkpoint.Store: what every
-// store promises, and what the engine relies on.
+// store promises and what the engine relies on, with nothing wrong and with the
+// faults that real networks and media have below the contract.
+//
+// The result is a table: promises down, stores across. A cell is how many times
+// the store was held to the promise, or "n/a" with the reason; a promise that
+// nothing was held to fails. Each package prints its own column, and package
+// storetest/table joins them.
 package storetest
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"slices"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/checkpoint/storetest/faultproxy"
 )
 
-// Run tests the store that open returns: an empty one each time, closed with the
-// test. Lists are expected to be up to date in the absence of faults.
-func Run(t *testing.T, open func(t *testing.T) checkpoint.Store) {
-	for _, tc := range []struct {
-		name string
-		test func(*testing.T, checkpoint.Store)
-	}{
-		{"what is put is got, with its size, at every size around a buffer's", roundTrips},
-		{"an object is never overwritten, and its reader may stay unread", neverOverwrites},
-		{"of many who put one name at once exactly one wins, and it is whole", oneWinner},
-		{"many names at once all arrive", manyAtOnce},
-		{"a put that does not get the bytes it was promised leaves nothing", leavesNothing},
-		{"a put that failed can be repeated", canBeRepeated},
-		{"an ended context stops a put, also in the middle, and leaves nothing", stopsPut},
-		{"an ended context stops reading", stopsGet},
-		{"a range is exactly the bytes asked for, and never fewer", ranges},
-		{"what is missing is ErrNotFound, and no error to delete", missing},
-		{"a list has every name with the prefix, sorted, and no other", lists},
-		{"a directory is not an object", directories},
-		{"names that could leave the store or hide in it are refused", badNames},
-		{"two readers of one object do not disturb each other", twoReaders},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			tc.test(t, open(t))
-		})
+// Config is a store to be held against the contract.
+type Config struct {
+	// Column is the store's name in the table; "" means the test's.
+	Column string
+	// Open returns an empty store, closed with the test. Its lists are up to date.
+	Open func(*testing.T) checkpoint.Store
+	// Faulty is Open for a store that reaches its medium only through a proxy.
+	// nil: there is none, and the promises under faults are n/a.
+	Faulty func(*testing.T) (checkpoint.Store, *faultproxy.Proxy)
+	// Full is Open for a store with room for one object of 600,000 bytes and not
+	// for two. nil: the promise about it is n/a.
+	Full func(*testing.T) checkpoint.Store
+	// Without has, for every feature that this store cannot have, the reason.
+	Without map[Feature]string
+}
+
+// Feature is something that some promises need and that some store cannot have.
+type Feature string
+
+// The features.
+const (
+	Lists         Feature = "lists"
+	Deletes       Feature = "deletes"
+	OneWinner     Feature = "one winner"       // of concurrent puts, as against one after the other
+	Faults        Feature = "faults"           // Config.Faulty
+	Filling       Feature = "filling"          // Config.Full
+	LateLists     Feature = "late lists"       // lists are requests that the proxy can repeat an old answer to
+	RetryAfter    Feature = "retry after"      // errors pass on how long a service asks to wait
+	ChecksPuts    Feature = "checks puts"      // a body damaged on its way in is noticed
+	Signing       Feature = "signing"          // checkpoint.Signer
+	SignedCreates Feature = "signed creates"   // a signed put never overwrites
+	SignedHeaders Feature = "signed headers"   // a put without its headers is refused
+	SignedSizes   Feature = "signed sizes"     // a put of another size is refused
+	SaysTaken     Feature = "says taken"       // a signed put of a name that is taken is 409 or 412, as against 403
+	RangeEnds     Feature = "range ends"       // a signed range behind the end is 416
+	ManyObjects   Feature = "many objects"     // more than a thousand
+	Interrupted   Feature = "interrupted puts" // a put cut off leaves nothing
+)
+
+// Run holds the store that open returns against everything that needs no more
+// than the store: an empty one each time, closed with the test.
+func Run(t *testing.T, open func(*testing.T) checkpoint.Store) {
+	t.Helper()
+	Check(t, Config{Open: open})
+}
+
+// Check holds a store against the whole contract and prints its column.
+func Check(t *testing.T, cfg Config) {
+	t.Helper()
+	cfg = cfg.withDefaults(t)
+	cells := make([]*cell, len(promises))
+	t.Run("promises", func(t *testing.T) {
+		for i, p := range promises {
+			cells[i] = &cell{}
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				cells[i].hold(t, cfg, p)
+			})
+		}
+	})
+	report(t, cfg.Column, cells)
+}
+
+// promise is one line of the contract.
+type promise struct {
+	name  string
+	needs []Feature
+	hold  func(*check)
+}
+
+var promises = []promise{
+	{"what is put is got, with its size, at every size around a buffer's or a part's", nil, roundTrips},
+	{"an object is never overwritten, and its reader may stay unread", nil, neverOverwrites},
+	{"of many who put one name at once exactly one wins, and it is whole", []Feature{OneWinner}, oneWinner},
+	{"many names at once all arrive", nil, manyAtOnce},
+	{"a put that does not get the bytes it was promised leaves nothing", nil, leavesNothing},
+	{"a put begins where its reader stands, and takes no more than it was promised", nil, readersPlace},
+	{"a put that failed can be repeated", nil, canBeRepeated},
+	{"an ended context stops a put, also in the middle, and leaves nothing", nil, stopsPut},
+	{"an ended context stops reading, also in the middle of a range", nil, stopsGet},
+	{"an ended context stops every other call", nil, stopsRest},
+	{"a range is exactly the bytes asked for, and never fewer", nil, ranges},
+	{"many ranges of one object at once do not disturb each other", nil, manyRanges},
+	{"two readers of one object do not disturb each other", nil, twoReaders},
+	{"what is missing is ErrNotFound", nil, missing},
+	{"what is deleted is gone, repeating it is no error, and the name is free", []Feature{Deletes}, deletes},
+	{"a list has every name with the prefix and its size, sorted, and no other", []Feature{Lists}, lists},
+	{"a list has no object that was deleted", []Feature{Lists, Deletes}, listsAfterDelete},
+	{"a flat directory of more than a thousand is listed whole", []Feature{Lists, ManyObjects}, listsMany},
+	{"a directory is not an object", nil, directories},
+	{"every name that may be one is one, however odd", nil, oddNames},
+	{"names that could leave the store or hide in it are refused", nil, badNames},
+	{"what the store does not do is errors.ErrUnsupported", nil, unsupported},
+
+	{"a full store says ErrNoSpace, leaves nothing, and goes on when there is room", []Feature{Filling, Deletes}, full},
+
+	{"trouble of the service is an error, is final for nothing, and passes", []Feature{Faults}, trouble},
+	{"how long the service asks to wait is told", []Feature{Faults, RetryAfter}, retryAfter},
+	{"a refusal is ErrRefused with a remedy, and proves nothing about an object", []Feature{Faults}, refusals},
+	{"a full service is ErrNoSpace", []Feature{Faults}, fullService},
+	{"a put cut off at any byte leaves nothing", []Feature{Faults, Interrupted}, cutPut},
+	{"a put whose answer was lost is there, whole, and is not put twice", []Feature{Faults}, lostAnswer},
+	{"a get cut off at any byte is an error, and no proof of corruption", []Feature{Faults}, cutGet},
+	{"a bit flipped on the way out is not hidden", []Feature{Faults}, flippedGet},
+	{"a bit flipped on the way in is refused, and leaves nothing", []Feature{Faults, ChecksPuts}, flippedPut},
+	{"a slow service is waited for, and left when the context ends", []Feature{Faults}, slow},
+	{"a late list hides nothing from Get, Stat and Put", []Feature{Faults, Lists, LateLists}, lateList},
+
+	{"a signed put creates, and never overwrites", []Feature{Signing, SignedCreates}, signedPut},
+	{"a signed put of another size is refused", []Feature{Signing, SignedSizes}, signedSize},
+	{"a signed put without its headers is refused", []Feature{Signing, SignedHeaders}, signedHeaders},
+	{"a signed get gives the object and its ranges", []Feature{Signing}, signedGet},
+	{"a signed head gives the size, and 404 for nothing", []Feature{Signing}, signedHead},
+	{"a signature allows nothing else: not another verb, not another name", []Feature{Signing}, signedElse},
+	{"a signature ends", []Feature{Signing}, signedEnd},
+	{"what cannot be signed is refused", []Feature{Signing}, signedOdd},
+}
+
+// patience bounds everything that is expected to succeed in one promise.
+const patience = 2 * time.Minute
+
+func (cfg Config) withDefaults(t *testing.T) Config {
+	without := map[Feature]string{}
+	for f, why := range cfg.Without {
+		if why == "" {
+			t.Fatalf("storetest: no reason why the store is without %s", f)
+		}
+		without[f] = why
 	}
+	if cfg.Column == "" {
+		cfg.Column = t.Name()
+	}
+	if cfg.Faulty == nil {
+		without[Faults] = orElse(without[Faults], "nothing between the store and its medium to put faults into")
+	}
+	if cfg.Full == nil {
+		without[Filling] = orElse(without[Filling], "its medium cannot be filled here")
+	}
+	cfg.Without = without
+	return cfg
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
 }
 
 // Content returns n bytes that differ from place to place.
@@ -53,174 +174,4 @@ func Content(n int) []byte {
 		b[i] = byte(x >> 24)
 	}
 	return b
-}
-
-func put(t *testing.T, s checkpoint.Store, name string, data []byte) {
-	t.Helper()
-	if err := s.Put(t.Context(), name, bytes.NewReader(data), int64(len(data))); err != nil {
-		t.Fatalf("Put(%s) = %v", name, err)
-	}
-}
-
-func get(t *testing.T, s checkpoint.Store, name string) []byte {
-	t.Helper()
-	r, err := s.Get(t.Context(), name)
-	if err != nil {
-		t.Fatalf("Get(%s) = %v", name, err)
-	}
-	data, err := io.ReadAll(r)
-	if err := errors.Join(err, r.Close()); err != nil {
-		t.Fatalf("reading %s: %v", name, err)
-	}
-	return data
-}
-
-func list(ctx context.Context, s checkpoint.Store, prefix string) ([]string, error) {
-	found, err := s.List(ctx, prefix)
-	var names []string
-	for _, o := range found {
-		names = append(names, o.Name)
-	}
-	return names, err
-}
-
-// absent fails the test unless nothing whatever is visible of an object.
-func absent(t *testing.T, s checkpoint.Store, name string) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	if _, err := s.Stat(ctx, name); !errors.Is(err, checkpoint.ErrNotFound) {
-		t.Errorf("Stat(%s) = %v, want ErrNotFound", name, err)
-	}
-	if _, err := s.Get(ctx, name); !errors.Is(err, checkpoint.ErrNotFound) {
-		t.Errorf("Get(%s) = %v, want ErrNotFound", name, err)
-	}
-	if names, err := list(ctx, s, ""); err != nil || slices.Contains(names, name) {
-		t.Errorf("List = %q, %v: has %s", names, err, name)
-	}
-}
-
-func roundTrips(t *testing.T, s checkpoint.Store) {
-	for _, n := range []int{0, 1, 511, 32<<10 - 1, 32 << 10, 32<<10 + 1, 1 << 20, 3<<20 + 7} {
-		name, data := fmt.Sprintf("v1/size/%d", n), Content(n)
-		put(t, s, name, data)
-		if got := get(t, s, name); !bytes.Equal(got, data) {
-			t.Errorf("got %d bytes that are not the %d put", len(got), n)
-		}
-		if size, err := s.Stat(t.Context(), name); err != nil || size != int64(n) {
-			t.Errorf("Stat = %d, %v; want %d", size, err, n)
-		}
-	}
-}
-
-func neverOverwrites(t *testing.T, s checkpoint.Store) {
-	put(t, s, "v1/a", []byte("first"))
-	err := s.Put(t.Context(), "v1/a", strings.NewReader("second"), 6)
-	if !errors.Is(err, checkpoint.ErrExists) {
-		t.Errorf("second Put = %v, want ErrExists", err)
-	}
-	if got := get(t, s, "v1/a"); string(got) != "first" {
-		t.Errorf("got %q, want the first", got)
-	}
-}
-
-func ranges(t *testing.T, s checkpoint.Store) {
-	data := Content(100_000)
-	put(t, s, "v1/a", data)
-	for _, r := range [][2]int64{{0, 1}, {0, 100_000}, {99_999, 1}, {1, 65_536}, {65_535, 34_465}} {
-		in, err := s.Range(t.Context(), "v1/a", r[0], r[1])
-		if err != nil {
-			t.Fatalf("Range(%v) = %v", r, err)
-		}
-		got, err := io.ReadAll(in)
-		if err := errors.Join(err, in.Close()); err != nil || !bytes.Equal(got, data[r[0]:r[0]+r[1]]) {
-			t.Errorf("range %v gave %d bytes, %v", r, len(got), err)
-		}
-	}
-	for _, r := range [][2]int64{{0, 100_001}, {100_000, 1}, {99_999, 2}, {1 << 40, 1}} {
-		in, err := s.Range(t.Context(), "v1/a", r[0], r[1])
-		if err == nil {
-			_, err = io.ReadAll(in)
-			err = errors.Join(err, in.Close())
-		}
-		if !errors.Is(err, checkpoint.ErrCorrupt) {
-			t.Errorf("range %v of 100,000 bytes = %v, want ErrCorrupt", r, err)
-		}
-	}
-	if _, err := s.Range(t.Context(), "v1/none", 0, 1); !errors.Is(err, checkpoint.ErrNotFound) {
-		t.Errorf("range of nothing = %v, want ErrNotFound", err)
-	}
-}
-
-func missing(t *testing.T, s checkpoint.Store) {
-	absent(t, s, "v1/none")
-	if err := s.Delete(t.Context(), "v1/none"); err != nil {
-		t.Errorf("Delete of nothing = %v", err)
-	}
-	put(t, s, "v1/some", []byte("x"))
-	if err := s.Delete(t.Context(), "v1/some"); err != nil {
-		t.Errorf("Delete = %v", err)
-	}
-	absent(t, s, "v1/some")
-	put(t, s, "v1/some", []byte("y")) // the name is free again
-}
-
-func lists(t *testing.T, s checkpoint.Store) {
-	all := []string{"v1/a/1", "v1/a/10", "v1/a/2", "v1/ab", "v1/b/c/d", "v2"}
-	for _, name := range all {
-		put(t, s, name, []byte(name))
-	}
-	for prefix, want := range map[string][]string{
-		"": all, "v": all, "v1/a": all[:4], "v1/a/": all[:3], "v1/a/1": all[:2], "v1/b/": all[4:5], "v2": all[5:],
-		"v1/a/1/": nil, "w": nil, "v1/none/at/all": nil, "../": nil, "/": nil,
-	} {
-		got, err := list(t.Context(), s, prefix)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("List(%q) = %q, %v; want %q", prefix, got, err, want)
-		}
-	}
-}
-
-func directories(t *testing.T, s checkpoint.Store) {
-	put(t, s, "v1/dir/leaf", []byte("x"))
-	absent(t, s, "v1/dir")
-	absent(t, s, "v1/dir/leaf/below")
-}
-
-func badNames(t *testing.T, s checkpoint.Store) {
-	for _, name := range []string{"", ".", "..", "/", "/abs", "a/", "a//b", "a/../b", "../a", "./a", ".hidden", "a/.hidden",
-		`a\b`, "a\x00b", "a\nb", "\xff", strings.Repeat("a", 600)} {
-		if err := s.Put(t.Context(), name, strings.NewReader("x"), 1); err == nil || errors.Is(err, checkpoint.ErrExists) {
-			t.Errorf("Put(%q) = %v, want a refusal", name, err)
-		}
-		if _, err := s.Get(t.Context(), name); err == nil {
-			t.Errorf("Get(%q) succeeded", name)
-		}
-		if _, err := s.Stat(t.Context(), name); err == nil {
-			t.Errorf("Stat(%q) succeeded", name)
-		}
-		if err := s.Delete(t.Context(), name); err == nil {
-			t.Errorf("Delete(%q) succeeded", name)
-		}
-	}
-	if names, err := list(t.Context(), s, ""); err != nil || len(names) != 0 {
-		t.Errorf("List = %q, %v; want nothing", names, err)
-	}
-}
-
-func twoReaders(t *testing.T, s checkpoint.Store) {
-	put(t, s, "v1/a", []byte("content"))
-	one, err := s.Get(t.Context(), "v1/a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer one.Close()
-	if _, err := io.ReadFull(one, make([]byte, 3)); err != nil {
-		t.Fatal(err)
-	}
-	if got := get(t, s, "v1/a"); string(got) != "content" {
-		t.Errorf("second reader got %q", got)
-	}
-	if rest, err := io.ReadAll(one); err != nil || string(rest) != "tent" {
-		t.Errorf("first reader went on with %q, %v", rest, err)
-	}
 }

@@ -9,63 +9,72 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"testing/iotest"
 
 	"github.com/spotferry/spotferry/checkpoint"
 )
 
-func oneWinner(t *testing.T, s checkpoint.Store) {
-	const writers = 8
-	var wins atomic.Int32
-	var winner []byte
-	var wg sync.WaitGroup
-	for i := range writers {
-		wg.Go(func() {
-			data := bytes.Repeat([]byte{byte(i)}, 100_000)
-			switch err := s.Put(t.Context(), "v1/race", bytes.NewReader(data), int64(len(data))); {
-			case err == nil:
-				wins.Add(1)
-				winner = data
-			case !errors.Is(err, checkpoint.ErrExists):
-				t.Errorf("a loser got %v, want ErrExists", err)
+func neverOverwrites(c *check) {
+	for _, first := range []int{0, 5, 300_000} {
+		name, data := fmt.Sprintf("v1/first/%d", first), Content(first)
+		c.put(name, data)
+		for _, second := range [][]byte{nil, []byte("second"), Content(1 << 20), data} {
+			if len(second) == first && !c.can(OneWinner) {
+				continue // it may be taken for the one that won
 			}
-		})
-	}
-	wg.Wait()
-	if n := wins.Load(); n != 1 {
-		t.Fatalf("%d writers won", n)
-	}
-	if got := get(t, s, "v1/race"); !bytes.Equal(got, winner) {
-		t.Errorf("the object is not what the winner put")
+			c.is(c.tryPut(name, second), checkpoint.ErrExists, "Put(%s) of %d bytes after one of %d", name, len(second), first)
+			c.holds(name, data)
+		}
 	}
 }
 
-func manyAtOnce(t *testing.T, s checkpoint.Store) {
+func oneWinner(c *check) {
+	const writers, rounds = 8, 20
+	for round := range rounds {
+		name := fmt.Sprintf("v1/race/%d", round)
+		var wins atomic.Int32
+		var winner atomic.Pointer[[]byte]
+		var wg sync.WaitGroup
+		for i := range writers {
+			wg.Go(func() {
+				data := bytes.Repeat([]byte{byte(i)}, 10_000+round*1_000)
+				switch err := c.tryPut(name, data); {
+				case err == nil:
+					wins.Add(1)
+					winner.Store(&data)
+				default:
+					c.is(err, checkpoint.ErrExists, "the Put of a loser")
+				}
+			})
+		}
+		wg.Wait()
+		if c.want(wins.Load() == 1, "%d writers won %s", wins.Load(), name) {
+			c.holds(name, *winner.Load())
+		}
+	}
+}
+
+func manyAtOnce(c *check) {
+	content := func(i int) (string, []byte) {
+		name := fmt.Sprintf("v1/many/%d/%d", i%4, i)
+		return name, []byte(name)
+	}
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
-			name := fmt.Sprintf("v1/many/%d/%d", i%4, i)
-			if err := s.Put(t.Context(), name, strings.NewReader(name), int64(len(name))); err != nil {
-				t.Errorf("Put(%s) = %v", name, err)
-			}
+			name, data := content(i)
+			c.is(c.tryPut(name, data), nil, "Put(%s)", name)
 		})
 	}
 	wg.Wait()
-	names, err := list(t.Context(), s, "v1/many/")
-	if err != nil || len(names) != 32 {
-		t.Fatalf("List = %d names, %v; want 32", len(names), err)
-	}
-	for _, name := range names {
-		if got := get(t, s, name); string(got) != name {
-			t.Errorf("%s has %q", name, got)
-		}
+	for i := range 32 {
+		c.holds(content(i))
 	}
 }
 
 var errBroken = errors.New("the reader broke")
 
-func leavesNothing(t *testing.T, s checkpoint.Store) {
+func leavesNothing(c *check) {
 	data := Content(100_000)
 	for _, tc := range []struct {
 		name string
@@ -75,68 +84,91 @@ func leavesNothing(t *testing.T, s checkpoint.Store) {
 	}{
 		{"short", bytes.NewReader(data), int64(len(data)) + 1, checkpoint.ErrSize},
 		{"long", bytes.NewReader(data), int64(len(data)) - 1, checkpoint.ErrSize},
+		{"longbyfar", bytes.NewReader(data), 10, checkpoint.ErrSize},
+		{"shortbyfar", bytes.NewReader(data), 10 << 20, checkpoint.ErrSize},
 		{"empty", strings.NewReader(""), 1, checkpoint.ErrSize},
 		{"notempty", strings.NewReader("x"), 0, checkpoint.ErrSize},
 		{"atonce", iotest.ErrReader(errBroken), 10, errBroken},
+		{"emptyatonce", iotest.ErrReader(errBroken), 0, errBroken},
 		{"midway", io.MultiReader(bytes.NewReader(data[:50_000]), iotest.ErrReader(errBroken)), int64(len(data)), errBroken},
 		{"attheend", io.MultiReader(bytes.NewReader(data), iotest.ErrReader(errBroken)), int64(len(data)), errBroken},
+		{"withthelast", iotest.DataErrReader(io.MultiReader(bytes.NewReader(data), iotest.ErrReader(errBroken))), int64(len(data)), errBroken},
 	} {
-		if err := s.Put(t.Context(), "v1/"+tc.name, tc.r, tc.size); !errors.Is(err, tc.want) {
-			t.Errorf("Put of a reader that is %s = %v, want %v", tc.name, err, tc.want)
-		}
-		absent(t, s, "v1/"+tc.name)
+		err := c.store.Put(c.ctx, "v1/"+tc.name, tc.r, tc.size)
+		c.is(err, tc.want, "Put of a reader that is %s", tc.name)
+		c.absent("v1/" + tc.name)
 	}
 }
 
-func canBeRepeated(t *testing.T, s checkpoint.Store) {
-	if err := s.Put(t.Context(), "v1/a", iotest.ErrReader(errBroken), 3); err == nil {
-		t.Error("Put of a broken reader succeeded")
+// readersPlace: a store that rewinds a reader it can seek would put what came
+// before, and one that reads ahead would take what is not its own.
+func readersPlace(c *check) {
+	data := Content(200_000)
+	r := bytes.NewReader(data)
+	_, err := r.Seek(50_000, io.SeekStart)
+	c.need(err, "seeking")
+	c.need(c.store.Put(c.ctx, "v1/rest", r, 150_000), "Put of the rest of a reader")
+	c.holds("v1/rest", data[50_000:])
+	for name, r := range map[string]io.Reader{
+		"v1/slow":   iotest.HalfReader(bytes.NewReader(data)),
+		"v1/ending": iotest.DataErrReader(bytes.NewReader(data)),
+		"v1/part":   io.NewSectionReader(bytes.NewReader(data), 0, 200_000),
+		"v1/closer": closing{bytes.NewReader(data), c},
+	} {
+		c.need(c.store.Put(c.ctx, name, r, 200_000), "Put(%s)", name)
+		c.holds(name, data)
 	}
-	put(t, s, "v1/a", []byte("now"))
 }
 
-// ending ends a context once it has been read from.
+// closing is a reader whose Close is not the store's to call.
+type closing struct {
+	io.ReadSeeker
+	c *check
+}
+
+func (r closing) Close() error {
+	r.c.want(false, "the store closed a reader that is its caller's")
+	return nil
+}
+
+func canBeRepeated(c *check) {
+	err := c.store.Put(c.ctx, "v1/a", iotest.ErrReader(errBroken), 3)
+	c.is(err, errBroken, "Put of a broken reader")
+	c.put("v1/a", []byte("now"))
+	c.holds("v1/a", []byte("now"))
+}
+
+// ending ends a context once n bytes have been read from it.
 type ending struct {
 	r   io.Reader
+	n   *int
 	end func()
 }
 
 func (e ending) Read(p []byte) (int, error) {
 	n, err := e.r.Read(p[:min(len(p), 10_000)])
-	e.end()
+	if *e.n -= n; *e.n <= 0 {
+		e.end()
+	}
 	return n, err
 }
 
-func stopsPut(t *testing.T, s checkpoint.Store) {
-	ctx, cancel := context.WithCancel(t.Context())
+func stopsPut(c *check) {
 	data := Content(1 << 20)
-	err := s.Put(ctx, "v1/midway", ending{bytes.NewReader(data), cancel}, int64(len(data)))
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Put = %v, want context.Canceled", err)
+	for name, at := range map[string]int{"v1/first": 1, "v1/midway": 500_000, "v1/last": len(data) - 1} {
+		ctx, cancel := context.WithCancel(c.ctx)
+		last := at == len(data)-1 // then it may be too late to stop
+		err := c.store.Put(ctx, name, ending{bytes.NewReader(data), &at, cancel}, int64(len(data)))
+		cancel()
+		if last && err == nil {
+			c.holds(name, data)
+			continue
+		}
+		c.is(err, context.Canceled, "Put(%s)", name)
+		c.absent(name)
 	}
-	absent(t, s, "v1/midway")
-	if err := s.Put(ctx, "v1/before", strings.NewReader("x"), 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("Put = %v, want context.Canceled", err)
-	}
-	absent(t, s, "v1/before")
-}
-
-func stopsGet(t *testing.T, s checkpoint.Store) {
-	put(t, s, "v1/a", Content(1<<20))
-	ctx, cancel := context.WithCancel(t.Context())
-	r, err := s.Get(ctx, "v1/a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
+	ctx, cancel := context.WithCancel(c.ctx)
 	cancel()
-	if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
-		t.Errorf("reading on = %v, want context.Canceled", err)
-	}
-	if _, err := s.Get(ctx, "v1/a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Get = %v, want context.Canceled", err)
-	}
+	c.is(c.store.Put(ctx, "v1/before", strings.NewReader("x"), 1), context.Canceled, "Put with an ended context")
+	c.absent("v1/before")
 }

@@ -5,6 +5,10 @@
 // its own name, which fails if that name is taken. So an object is whole or
 // absent, whoever dies when, and of several writers exactly one wins. The file
 // system has to support hard links and honour fsync; NFS does both.
+//
+// Large objects go to the disk without passing through the page cache, where
+// the file system can do that: it saves a copy, and leaves the cache to the
+// trainer. Directories are synced for as many objects at once as there are.
 package dir
 
 import (
@@ -19,6 +23,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spotferry/spotferry/checkpoint"
@@ -57,6 +62,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	durable map[string]bool // directories known to survive a power failure
+	syncs   map[string]*group
 }
 
 var _ checkpoint.Store = (*Store)(nil)
@@ -83,7 +89,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening store: %w", err)
 	}
-	s := &Store{path: cfg.Path, root: root, durable: map[string]bool{},
+	s := &Store{path: cfg.Path, root: root, durable: map[string]bool{}, syncs: map[string]*group{},
 		tmp: fmt.Sprintf("%s/%d-%d-", unfinished, os.Getpid(), time.Now().UnixNano())}
 	s.buffers.New = func() any { b := make([]byte, 1<<20); return &b }
 	if err := s.sweep(cfg.Now().Add(-cfg.StaleAfter)); err != nil {
@@ -155,7 +161,10 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	if err := s.check(ctx, "deleting", name); err != nil {
 		return err
 	}
-	if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if info, err := s.root.Lstat(name); err == nil && info.IsDir() {
+		return nil // no object
+	}
+	if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("deleting %s: %w", name, err)
 	}
 	return nil

@@ -21,10 +21,11 @@ func (s *Store) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("getting %s: %w", name, missing(err))
 	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(fmt.Errorf("getting %s: %w", name, checkpoint.ErrNotFound), f.Close())
 	}
-	return object{f, ctx}, nil
+	return &object{f: f, ctx: ctx, undecided: info.Size() >= directFrom}, nil
 }
 
 // Range implements checkpoint.Store.
@@ -33,7 +34,7 @@ func (s *Store) Range(ctx context.Context, name string, off, n int64) (io.ReadCl
 	if err != nil {
 		return nil, err
 	}
-	o := r.(object)
+	o := r.(*object)
 	info, err := o.f.Stat()
 	if err == nil && (off < 0 || n <= 0 || off > info.Size()-n) {
 		err = fmt.Errorf("%w: %d bytes, want %d from %d", checkpoint.ErrCorrupt, info.Size(), n, off)
@@ -44,6 +45,7 @@ func (s *Store) Range(ctx context.Context, name string, off, n int64) (io.ReadCl
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("getting %s: %w", name, missing(err)), o.f.Close())
 	}
+	o.undecided = o.undecided && off%block == 0
 	return part{io.LimitReader(o, n), o}, nil
 }
 
@@ -53,24 +55,58 @@ type part struct {
 	io.Closer
 }
 
-// object is an open object.
+// object is an open object. Who reads it in large pieces, as a restore does, has
+// it straight from the disk: it is read once, and would push out of the cache
+// what is read again.
 type object struct {
 	f   *os.File
 	ctx context.Context // of the Get, whose reader fails once it ends
+
+	undecided bool // whether to read directly: nothing was read yet
+	direct    bool
 }
 
-func (o object) Read(p []byte) (int, error) {
+func (o *object) Read(p []byte) (int, error) {
 	if err := o.ctx.Err(); err != nil {
 		return 0, err
 	}
-	n, err := o.f.Read(p)
+	if o.undecided {
+		o.undecided = false
+		o.direct = len(p) >= directFrom && aligned(p) && setDirect(o.f, true) == nil
+	}
+	n, err := o.read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = missing(err)
 	}
 	return n, err
 }
 
-func (o object) Close() error { return o.f.Close() }
+// read reads directly as long as whole blocks are asked for.
+func (o *object) read(p []byte) (int, error) {
+	if o.direct {
+		if aligned(p) {
+			n, err := o.f.Read(p[:len(p)&^(block-1)])
+			if n%block == 0 && !refused(err) {
+				return n, err
+			}
+			if n > 0 { // the last block, which is not full
+				return n, o.buffered()
+			}
+		}
+		if err := o.buffered(); err != nil {
+			return 0, err
+		}
+	}
+	return o.f.Read(p)
+}
+
+// buffered ends the direct reading.
+func (o *object) buffered() error {
+	o.direct = false
+	return setDirect(o.f, false)
+}
+
+func (o *object) Close() error { return o.f.Close() }
 
 // Stat implements checkpoint.Store.
 func (s *Store) Stat(ctx context.Context, name string) (int64, error) {

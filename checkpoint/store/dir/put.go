@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"sync"
 
 	"github.com/spotferry/spotferry/checkpoint"
 )
@@ -41,14 +42,17 @@ func (s *Store) write(ctx context.Context, tmp string, r io.Reader, size int64) 
 	if err != nil {
 		return err
 	}
-	buf := s.buffers.Get().(*[]byte)
-	defer s.buffers.Put(buf)
-	n, err := io.CopyBuffer(onlyWriter{f}, io.LimitReader(withContext{ctx, r}, size), *buf)
-	if err == nil && n != size {
-		err = fmt.Errorf("%w: %d bytes, not %d", checkpoint.ErrSize, n, size)
+	w := &writer{ctx: ctx, f: f, size: size}
+	if size >= directFrom {
+		w.direct = setDirect(f, true) == nil
 	}
-	if err == nil {
-		err = ended(r, size)
+	if from, ok := r.(io.WriterTo); ok {
+		_, err = from.WriteTo(w)
+	} else {
+		err = s.copy(w, r)
+	}
+	if err == nil && w.n != size {
+		err = fmt.Errorf("%w: %d bytes, not %d", checkpoint.ErrSize, w.n, size)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -56,16 +60,28 @@ func (s *Store) write(ctx context.Context, tmp string, r io.Reader, size int64) 
 	return errors.Join(err, f.Close())
 }
 
-// ended makes sure that a reader has nothing more to give.
-func ended(r io.Reader, size int64) error {
-	n, err := io.ReadFull(r, make([]byte, 1))
-	if n > 0 {
-		return fmt.Errorf("%w: more than %d bytes", checkpoint.ErrSize, size)
+// copy gives w what r has, in large pieces, and what is after the size that w
+// expects, so that it can refuse it.
+func (s *Store) copy(w *writer, r io.Reader) error {
+	buf := s.buffers.Get().(*[]byte)
+	defer s.buffers.Put(buf)
+	for {
+		n, err := io.ReadFull(r, *buf)
+		if n > 0 {
+			if _, err := w.Write((*buf)[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n < len(*buf):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
 	}
-	if !errors.Is(err, io.EOF) {
-		return err
-	}
-	return nil
 }
 
 // publish gives a durable file its name. The name is durable on return.
@@ -113,14 +129,57 @@ func (s *Store) isDurable(dir string) bool {
 	return s.durable[dir]
 }
 
+// syncDir makes a directory's entries durable. Whoever asks while it is being
+// done waits for the next time, together with all who ask meanwhile: one that
+// has begun may have missed their entries.
 func (s *Store) syncDir(dir string) error {
-	f, err := s.root.Open(dir)
-	if err != nil {
-		return err
+	s.mu.Lock()
+	g := s.syncs[dir]
+	if g == nil {
+		g = &group{}
+		s.syncs[dir] = g
 	}
-	return errors.Join(f.Sync(), f.Close())
+	s.mu.Unlock()
+	return g.do(func() error {
+		f, err := s.root.Open(dir)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
 }
 
-// onlyWriter hides ReadFrom, which would copy in pieces of 32 KiB: small for a
-// disk, and for a reader that hashes.
-type onlyWriter struct{ io.Writer }
+// group does the same thing for many callers at once.
+type group struct {
+	running sync.Mutex
+	mu      sync.Mutex
+	next    *batch // not begun yet
+}
+
+type batch struct {
+	done chan struct{}
+	err  error
+}
+
+// do returns the outcome of a call of f that began after do was called.
+func (g *group) do(f func() error) error {
+	g.mu.Lock()
+	b := g.next
+	if b != nil {
+		g.mu.Unlock()
+		<-b.done
+		return b.err
+	}
+	b = &batch{done: make(chan struct{})}
+	g.next = b
+	g.mu.Unlock()
+
+	g.running.Lock()
+	defer g.running.Unlock()
+	g.mu.Lock()
+	g.next = nil
+	g.mu.Unlock()
+	b.err = f()
+	close(b.done)
+	return b.err
+}

@@ -23,10 +23,12 @@ func (s *Store) Edit(name string, change func([]byte) []byte) {
 	if !ok {
 		panic("mem store: no object " + name)
 	}
+	s.used -= int64(len(data))
 	if data = change(bytes.Clone(data)); data == nil {
 		delete(s.objects, name)
 	} else {
 		s.objects[name] = data
+		s.used += int64(len(data))
 	}
 }
 
@@ -37,5 +39,6 @@ func (s *Store) Clone(cfg Config) *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.Copy(c.objects, s.objects) // bytes are never changed in place
+	c.used = s.used
 	return c
 }

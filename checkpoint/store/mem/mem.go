@@ -25,6 +25,7 @@ import (
 type Config struct {
 	Plan  Plan
 	Sleep func(ctx context.Context, d time.Duration) error // waits for Fault.Delay; nil means a timer
+	Room  int64                                            // bytes of all objects together; 0 means any number
 }
 
 // Store is a checkpoint.Store in memory.
@@ -33,6 +34,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	objects map[string][]byte
+	used    int64 // bytes, for Config.Room
 	ops     int
 }
 
@@ -85,7 +87,11 @@ func (s *Store) put(name string, data []byte, fault Fault) error {
 	if _, ok := s.objects[name]; ok {
 		return fmt.Errorf("putting %s: %w", name, checkpoint.ErrExists)
 	}
+	if s.cfg.Room > 0 && s.used+int64(len(data)) > s.cfg.Room {
+		return fmt.Errorf("putting %s: %w: %d of %d bytes are used", name, checkpoint.ErrNoSpace, s.used, s.cfg.Room)
+	}
 	s.objects[name] = data
+	s.used += int64(len(data))
 	return fault.After
 }
 
@@ -193,6 +199,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.used -= int64(len(s.objects[name]))
 	delete(s.objects, name)
 	return fault.After
 }

@@ -16,7 +16,12 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(*testing.T) checkpoint.Store { return mem.New(mem.Config{}) })
+	storetest.Check(t, storetest.Config{
+		Column:  "mem",
+		Open:    func(*testing.T) checkpoint.Store { return mem.New(mem.Config{}) },
+		Full:    func(*testing.T) checkpoint.Store { return mem.New(mem.Config{Room: 1 << 20}) },
+		Without: map[storetest.Feature]string{storetest.Faults: "in memory there is no network; its own faults are in TestFaults"},
+	})
 }
 
 var errLost = errors.New("lost")
