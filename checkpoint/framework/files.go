@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,15 +23,19 @@ func checkFile(root *os.Root, e entry, all []entry) (string, error) {
 		return checkJSON(root, e)
 	case strings.HasSuffix(base, ".safetensors"):
 		return checkSafetensors(root, e)
-	case strings.HasSuffix(base, ".pt"), strings.HasSuffix(base, ".pth"), strings.HasSuffix(base, ".bin"):
-		return checkTorch(root, e)
+	case strings.HasSuffix(base, ".h5"):
+		return checkHDF5(root, e)
 	case strings.HasSuffix(base, ".distcp"):
-		if _, ok := find(all, path.Dir(e.path)+"/.metadata"); !ok {
-			return fmt.Sprintf("%q has no .metadata beside it yet", e.path), nil
-		}
+		return checkShard(root, e)
+	case torchFile.MatchString(base):
+		return checkTorch(root, e)
 	}
 	return "", nil
 }
+
+// torchFile matches what torch.save is known to write. Only an ending that is
+// used for nothing else allows to demand that it did.
+var torchFile = regexp.MustCompile(`\.(pt|pth|bin|ckpt)$|^(random_states|custom_checkpoint)_\d+\.pkl$`)
 
 func find(entries []entry, name string) (entry, bool) {
 	i, ok := slices.BinarySearchFunc(entries, name, func(e entry, s string) int { return strings.Compare(e.path, s) })

@@ -209,7 +209,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"plain", framework.Config{Marker: "a/b"}, "not a file's name"},
 		{"plain", framework.Config{Marker: "*"}, "not a file's name"},
 		{"plain", framework.Config{Marker: ".."}, "not a file's name"},
-		{"keras", framework.Config{}, "unknown framework"},
+		{"jax", framework.Config{}, "unknown framework"},
 	} {
 		if _, err := framework.New(tc.name, tc.cfg); err == nil || !strings.Contains(err.Error(), tc.part) {
 			t.Errorf("New(%q, %+v) = %v, want %q", tc.name, tc.cfg, err, tc.part)

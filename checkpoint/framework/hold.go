@@ -3,12 +3,14 @@ package framework
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spotferry/spotferry/checkpoint"
 )
@@ -45,15 +47,9 @@ func (w *watch) link(root *os.Root, c Candidate, entries []entry, into string) e
 		if e.path == c.Name && c.Files == nil {
 			to = into
 		}
-		if err := link(root, e, to); err != nil {
-			return err
-		}
-		got, err := stat(root, to)
+		got, err := w.bring(root, e, to)
 		if err != nil {
 			return err
-		}
-		if got.path = e.path; !e.mode.IsRegular() && got.mode.Type() == e.mode.Type() {
-			got = e // directories and links were made anew
 		}
 		held = append(held, got)
 	}
@@ -61,6 +57,46 @@ func (w *watch) link(root *os.Root, c Candidate, entries []entry, into string) e
 		return checkpoint.ErrChanged
 	}
 	return nil
+}
+
+// bring makes the entry to and returns what e is now.
+func (w *watch) bring(root *os.Root, e entry, to string) (entry, error) {
+	if err := root.MkdirAll(path.Dir(to), 0o700); err != nil {
+		return entry{}, err
+	}
+	if e.mode.IsRegular() && w.reused != nil && w.reused.MatchString(e.path) {
+		if err := duplicate(root, e, to); err != nil {
+			return entry{}, err
+		}
+		return stat(root, e.path) // as it is after the copying
+	}
+	if err := link(root, e, to); err != nil {
+		return entry{}, err
+	}
+	got, err := stat(root, to)
+	if got.path = e.path; !e.mode.IsRegular() && got.mode.Type() == e.mode.Type() {
+		got = e // directories and links were made anew
+	}
+	return got, err
+}
+
+// duplicate copies a file, by sharing its blocks where the file system can.
+func duplicate(root *os.Root, e entry, to string) error {
+	from, err := open(root, e.path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	f, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, e.mode.Perm()|0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, io.LimitReader(from, e.size))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	at := time.Unix(0, e.mtime)
+	return root.Chtimes(to, at, at)
 }
 
 func link(root *os.Root, e entry, to string) error {
@@ -100,16 +136,9 @@ func SetAside(root *os.Root, a Adapter, keep, into string) ([]string, error) {
 		if c.Name == keep {
 			continue
 		}
-		names := c.Files
-		if names == nil {
-			names = []string{c.Name}
-		}
-		for _, name := range names {
+		for _, name := range members(c) {
 			to := path.Join(into, name)
-			if err := root.RemoveAll(to); err != nil {
-				return moved, err
-			}
-			if err := root.Rename(name, to); err != nil {
+			if err := move(root, name, to); err != nil {
 				return moved, fmt.Errorf("setting %q aside: %w", name, err)
 			}
 		}

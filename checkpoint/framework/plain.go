@@ -11,35 +11,38 @@ import (
 
 // plain is for trainers of the user's own: a checkpoint is finished when a file
 // of an agreed name says so, and its step is the last number in its name.
-type plain struct {
-	*watch
-	marker string
+func plain(marker string) layout {
+	return layout{
+		name: "plain",
+		bare: true,
+		find: func(_ *adapter, root *os.Root, names []string) ([]Candidate, error) {
+			var cs []Candidate
+			for _, name := range names {
+				if c, ok := plainCandidate(root, marker, name, names); ok {
+					cs = append(cs, c)
+				}
+			}
+			return cs, nil
+		},
+		check: func(s *sight) (string, error) {
+			file := path.Join(s.c.Name, marker)
+			if end, set := strings.CutPrefix(marker, "*"); set {
+				file = s.c.Name + end
+			}
+			if e, ok := find(s.entries, file); !ok || !e.mode.IsRegular() {
+				return fmt.Sprintf("marker %q is not there yet", file), nil
+			}
+			return "", nil
+		},
+		mute: "only you know what your trainer does on a signal; say it in the job file",
+	}
 }
 
-func (*plain) Name() string { return "plain" }
-
-// Candidates implements Adapter.
-func (p *plain) Candidates(root *os.Root) ([]Candidate, error) {
-	names, err := readNames(root, ".")
-	if err != nil {
-		return nil, fmt.Errorf("looking for checkpoints: %w", err)
-	}
-	var cs []Candidate
-	for _, name := range names {
-		if c, ok := p.candidate(root, name, names); ok {
-			cs = append(cs, c)
-		}
-	}
-	newestFirst(cs)
-	p.forget(cs)
-	return cs, nil
-}
-
-// candidate returns the candidate that a name in the root stands for: a
+// plainCandidate returns the candidate that a name in the root stands for: a
 // directory or, for sets of files, the marker.
-func (p *plain) candidate(root *os.Root, name string, names []string) (Candidate, bool) {
+func plainCandidate(root *os.Root, marker, name string, names []string) (Candidate, bool) {
 	c := Candidate{Name: name}
-	end, set := strings.CutPrefix(p.marker, "*")
+	end, set := strings.CutPrefix(marker, "*")
 	if set {
 		var ok bool
 		if c.Name, ok = strings.CutSuffix(name, end); !ok {
@@ -59,20 +62,6 @@ func (p *plain) candidate(root *os.Root, name string, names []string) (Candidate
 	c.Step = step
 	info, err := root.Lstat(name)
 	return c, err == nil && info.IsDir() != set
-}
-
-// Complete implements Adapter.
-func (p *plain) Complete(root *os.Root, c Candidate) (bool, string, error) {
-	return p.complete(root, c, func(entries []entry) (string, error) {
-		marker := path.Join(c.Name, p.marker)
-		if end, set := strings.CutPrefix(p.marker, "*"); set {
-			marker = c.Name + end
-		}
-		if e, ok := find(entries, marker); !ok || !e.mode.IsRegular() {
-			return fmt.Sprintf("marker %q is not there yet", marker), nil
-		}
-		return "", nil
-	})
 }
 
 // lastNumber returns the last run of digits in a name.
