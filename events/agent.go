@@ -94,7 +94,7 @@ type JoinRequest struct {
 }
 
 // JoinReply is the same for every repetition with the same key, but for the
-// sealing of Secrets.
+// sealing of Secrets and for Resume, which is of the moment.
 type JoinReply struct {
 	Refusal *Refusal   `json:"refusal,omitempty"`
 	JWT     string     `json:"jwt,omitempty"`
@@ -103,6 +103,9 @@ type JoinReply struct {
 	Store   StoreGrant `json:"store,omitzero"`
 	Timers  Timers     `json:"timers,omitzero"`
 	Secrets *Sealed    `json:"secrets,omitempty"` // PackSecrets of the job, for this agent only
+	// Resume is what would be restored if the order to start came now, best
+	// first: it can be fetched while the job's last machine still saves.
+	Resume []Checkpoint `json:"resume,omitempty"`
 }
 
 // StoreGrant says where checkpoints go. Tenant and job fix the prefix.
@@ -149,14 +152,16 @@ type SignedHTTP struct {
 
 // Heartbeat is what a renewal carries and what the signal stream keeps.
 type Heartbeat struct {
-	Lease  LeaseID    `json:"lease"`
-	State  string     `json:"state"`     // "ready", "setup", "restoring", "starting", "training", "stopping", "exited"
-	Step   int64      `json:"step"`      // newest the trainer told; -1 none yet in this epoch
-	From   int64      `json:"from_step"` // the step restored in this epoch, 0 for a fresh start
-	Loss   *float64   `json:"loss,omitempty"`
-	Saved  int64      `json:"saved_step"` // newest complete on disk, -1 none
-	Unsent int64      `json:"unsent_bytes"`
-	Clock  AgentClock `json:"agent_clock"`
+	Lease  LeaseID  `json:"lease"`
+	State  string   `json:"state"`     // "ready", "setup", "restoring", "starting", "training", "stopping", "exited"
+	Step   int64    `json:"step"`      // newest the trainer told; -1 none yet in this epoch
+	From   int64    `json:"from_step"` // the step restored in this epoch, 0 for a fresh start
+	Loss   *float64 `json:"loss,omitempty"`
+	Saved  int64    `json:"saved_step"`   // newest complete on disk, -1 none
+	Unsent int64    `json:"unsent_bytes"` // at most so many of complete checkpoints are not in the store
+	// FlushMS is how long they would take with all of the link, as after a notice; 0: nothing waits.
+	FlushMS int64      `json:"flush_ms,omitempty"`
+	Clock   AgentClock `json:"agent_clock"`
 	// Trouble says why saves stand still, such as a full disk; "": they do not.
 	Trouble string `json:"trouble,omitempty"`
 	// TrainingMS is how long it has been in training by the agent's own clock; 0: it is not.
@@ -194,6 +199,9 @@ type RenewReply struct {
 	OrderID string        `json:"order_id,omitempty"` // the command's; a new one is a new order
 	Resume  []Checkpoint  `json:"resume,omitempty"`   // with OrderStart: what to restore, best first; empty: from zero
 	PaidFor time.Duration `json:"paid_for"`           // control time from the answer until the machine must be gone; 0: not limited
+	// ReclaimEvery is the mean time, control time, until a machine of this pool is
+	// taken back; 0: unknown, or never.
+	ReclaimEvery time.Duration `json:"reclaim_every,omitempty"`
 	// Epoch and JWT are set when the agent's own epoch is over but its machine
 	// goes on under a new one: the trainer died and is started again in place.
 	// The agent takes both and asks on the new epoch's subjects from then on.

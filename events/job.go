@@ -123,6 +123,9 @@ type AgentClock struct {
 	SetupMS     int64 `json:"setup_ms"`
 	RestoreMS   int64 `json:"restore_ms"`
 	FirstStepMS int64 `json:"first_step_ms"`
+	// AheadMS was spent on inputs before the order to start came; none of the
+	// others has it.
+	AheadMS int64 `json:"ahead_ms,omitempty"`
 }
 
 // JobNoticed records a seller's warning. It can be withdrawn.
@@ -159,6 +162,25 @@ type JobCheckpointRejected struct {
 	Checkpoint Checkpoint `json:"checkpoint"`
 	Path       string     `json:"path"` // the file or object that is bad
 	Detail     string     `json:"detail"`
+}
+
+// JobCheckpointPinned has a checkpoint kept whatever the policy says, or ends
+// that. Pins of different holders stand beside each other.
+type JobCheckpointPinned struct {
+	Name   string    `json:"name"` // of the checkpoint
+	Pinned bool      `json:"pinned"`
+	Holder string    `json:"holder,omitempty"` // "": people's own pin, until it is taken off; else one restore
+	Reason string    `json:"reason,omitempty"`
+	By     string    `json:"by"`
+	Until  time.Time `json:"until,omitzero"` // control time at which it ends by itself; zero: never
+}
+
+// JobCheckpointsDropped says that checkpoints are gone for good. Nothing is
+// restored from them any more; their objects are deleted a while later.
+type JobCheckpointsDropped struct {
+	Names  []string `json:"names"`
+	Reason string   `json:"reason"`
+	By     string   `json:"by,omitempty"` // the person; "": the job's policy
 }
 
 // JobLost says that the current machine is gone or given up.

@@ -109,11 +109,16 @@ type Policy struct {
 type CheckpointPolicy struct {
 	Dir       string `json:"dir,omitempty"`        // relative to the job's directory; default "checkpoints"
 	IntervalS int64  `json:"interval_s,omitempty"` // control seconds; 0: the trainer's own rhythm
-	Signal    string `json:"signal,omitempty"`     // sent to the trainer on a notice, e.g. "SIGUSR1"; "": none
-	GraceS    int64  `json:"grace_s,omitempty"`    // how long the trainer may take to save on it
-	Framework string `json:"framework,omitempty"`  // "hf", "plain"; "": detected
-	Marker    string `json:"marker,omitempty"`     // plain: the file that says complete
-	Keep      int    `json:"keep,omitempty"`       // committed checkpoints kept; 0: 3
+	// IntervalAuto: the agent chooses, from what a save costs the trainer and how
+	// often such machines are taken back: 30 s to 1 h. Of a trainer that saves on no
+	// signal, or ends on it, nothing is asked.
+	IntervalAuto bool   `json:"interval_auto,omitempty"`
+	Signal       string `json:"signal,omitempty"`    // sent to the trainer on a notice, e.g. "SIGUSR1"; "": none
+	GraceS       int64  `json:"grace_s,omitempty"`   // how long the trainer may take to save on it
+	Framework    string `json:"framework,omitempty"` // as framework.Names; "": detected
+	Marker       string `json:"marker,omitempty"`    // plain: the file that says complete
+	Keep         int    `json:"keep,omitempty"`      // committed checkpoints kept; 0: 3
+	SharePct     int    `json:"share_pct,omitempty"` // of the link that uploads may take while nothing presses, 1 to 100; 0: 50
 }
 
 // SpotPolicy says when reclaimable capacity is taken and left.

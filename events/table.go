@@ -68,6 +68,8 @@ var Table = []EventType{
 	row[JobNoticeWithdrawn]("job", "notice-withdrawn", "the seller took its warning back"),
 	row[JobCommitted]("job", "committed", "a checkpoint became true"),
 	row[JobCheckpointRejected]("job", "checkpoint-rejected", "a restore met a bad checkpoint and fell back"),
+	row[JobCheckpointPinned]("job", "checkpoint-pinned", "a checkpoint is kept whatever the policy says, or that ended"),
+	row[JobCheckpointsDropped]("job", "checkpoints-dropped", "checkpoints are gone; their objects are deleted after a grace"),
 	row[JobLost]("job", "lost", "the current machine is gone or given up"),
 	row[JobHeard]("job", "heard", "a machine given up as silent is back in time"),
 	row[JobExited]("job", "exited", "the trainer's process ended on a machine that lives"),

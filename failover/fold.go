@@ -59,7 +59,11 @@ func Fold(j Job, e events.Event) Job {
 	case events.JobCommitted:
 		j = foldCommitted(j, f, e.Time)
 	case events.JobCheckpointRejected:
-		j = foldRejected(j, f)
+		j = foldRejected(j, f, e.Time)
+	case events.JobCheckpointPinned:
+		j = foldPinned(j, f, e.Time)
+	case events.JobCheckpointsDropped:
+		j = foldDropped(j, f, e.Time)
 	case events.JobLost:
 		j = foldLost(j, f, e)
 	case events.JobHeard:

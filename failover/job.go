@@ -69,9 +69,13 @@ type Job struct {
 	Unspoken   []Left // epochs left in trouble whose last words are not kept yet, oldest first
 	Spoken     []int  // epochs whose last words are kept
 
-	Commits  []events.Checkpoint // oldest first; void ones are not here
-	CommitAt []time.Time         // control time of each
-	Rejected []string            // names of checkpoints that did not restore
+	Commits  []events.Checkpoint        // oldest first; void ones are not here
+	CommitAt []time.Time                // control time of each
+	Rejected []string                   // names of checkpoints that did not restore
+	RejectAt []time.Time                // control time of each
+	Drops    []Dropped                  // checkpoints that are gone, oldest first
+	Pins     []Held                     // as far as nobody has taken them off; they end by themselves as well
+	Unpinned events.JobCheckpointPinned // the newest change of a pin, if it took one off
 	Crash    Crash
 	Restarts int // of trainers that failed by themselves, since submission or the last resume
 
@@ -177,7 +181,7 @@ func (j Job) Status() string {
 	return string(j.Phase)
 }
 
-// Newest returns the newest committed checkpoint that no restore has rejected.
+// Newest returns the newest committed checkpoint that is kept and that no restore has rejected.
 func (j Job) Newest() *events.Checkpoint {
 	if r := j.Resume(); len(r) > 0 {
 		return &r[0]
@@ -185,11 +189,13 @@ func (j Job) Newest() *events.Checkpoint {
 	return nil
 }
 
-// Resume lists what may be restored, best first.
+// Resume lists what may be restored, best first: nothing that was dropped, and
+// nothing that did not restore before.
 func (j Job) Resume() []events.Checkpoint {
+	gone := j.gone(true)
 	var out []events.Checkpoint
 	for _, c := range slices.Backward(j.Commits) {
-		if !slices.Contains(j.Rejected, c.Name) {
+		if !gone[c.Name] {
 			out = append(out, c)
 		}
 	}

@@ -63,8 +63,9 @@ func foldHeard(j Job, f events.JobHeard, e events.Event) Job {
 	return j
 }
 
-func foldRejected(j Job, f events.JobCheckpointRejected) Job {
+func foldRejected(j Job, f events.JobCheckpointRejected, at time.Time) Job {
 	j.Rejected = append(slices.Clone(j.Rejected), f.Checkpoint.Name)
+	j.RejectAt = append(slices.Clone(j.RejectAt), at)
 	if c := j.Current; c != nil && c.Started.IsZero() && j.current(f.Epoch, f.Lease) {
 		m := *c
 		m.From = j.Step() // an older one is restored instead

@@ -28,6 +28,12 @@ func (r *Refused) Error() string {
 func Refuse(j Job, now events.Moment, in Input) error {
 	var verb, why, remedy string
 	switch in := in.(type) {
+	case Pin, Unpin, Drop:
+		what, why, remedy := refuseRetain(j, now.Control, in)
+		if why == "" {
+			return nil
+		}
+		return &Refused{What: fmt.Sprintf("job %s: %s: %s", j.ID, what, why), Remedy: remedy}
 	case Pause:
 		verb = "paused"
 		why, remedy = refusePause(j, in)

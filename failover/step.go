@@ -157,10 +157,16 @@ func (s *stepper) react(in Input) {
 		s.lastWords(in)
 	case Pause, Resume, Migrate, Drill:
 		s.hands(in)
+	case Pin, Unpin, Drop, Collect:
+		s.retain(in)
 	case Committed:
 		s.committed(in)
+	case Verified:
+		if in.Drops == len(j.Drops) {
+			s.committed(in.Committed)
+		}
 	case Rejected:
-		if c := j.committed(in.Checkpoint.Name); c != nil && j.current(in.Epoch, in.Lease) && !slices.Contains(j.Rejected, c.Name) {
+		if c := j.committed(in.Checkpoint.Name); c != nil && j.dropped(c.Name) == nil && j.current(in.Epoch, in.Lease) && !slices.Contains(j.Rejected, c.Name) {
 			in.Checkpoint = *c // as it was committed, whatever the agent says of it
 			s.record(in.JobCheckpointRejected)
 		}

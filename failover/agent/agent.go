@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type agent struct {
 	tenant  string
 	spec    events.JobSpec
 	secrets map[string]events.Secret
-	store   *counting
+	store   checkpoint.Store
 	engine  *checkpoint.Engine
 	place   layout
 	signal  syscall.Signal // asks the trainer to save; 0: it cannot be asked
@@ -45,25 +46,28 @@ type agent struct {
 	working sync.WaitGroup
 
 	// ---- the loop's
-	epoch   int
-	placed  bool          // an order has come: the job is this machine's
-	turning bool          // a new epoch is being gone over to
-	barred  time.Duration // since when a refusal says that the epoch may be over; 0: none does
-	stage   stage
-	ready   onceReady // what is done once on a machine
-	trainer trainer
-	ship    shipping
-	wish    *wish
-	notice  *notice
-	orders  map[string]bool // ids of those already taken up
-	every   time.Duration   // between saves that are asked for; 0: the trainer's own rhythm
-	asked   time.Duration   // when it was last asked to save, or had saved by itself
-	awaited bool            // and nothing has come since
-	spoke   time.Duration   // when a renewal was last sent for a step
-	telling int             // how many of those have no answer yet
-	report  context.CancelFunc
-	fatal   error
-	turned  time.Duration // when the loop last took a turn
+	epoch      int
+	placed     bool          // an order has come: the job is this machine's
+	turning    bool          // a new epoch is being gone over to
+	barred     time.Duration // since when a refusal says that the epoch may be over; 0: none does
+	stage      stage
+	ready      onceReady // what is done once on a machine
+	ahead      ahead
+	trainer    trainer
+	ship       shipping
+	wish       *wish
+	notice     *notice
+	orders     map[string]bool // ids of those already taken up
+	reclaim    time.Duration   // mean time until a machine like this is taken back; 0: unknown
+	slow       bool            // a checkpoint ships slower than the seller warns
+	lengthened bool            // uploads make the time between saves longer
+	asked      time.Duration   // when it was last asked to save, or had saved by itself
+	awaited    bool            // and nothing has come since
+	spoke      time.Duration   // when a renewal was last sent for a step
+	telling    int             // how many of those have no answer yet
+	report     context.CancelFunc
+	fatal      error
+	turned     time.Duration // when the loop last took a turn
 	health
 
 	output atomic.Int64 // when the trainer last wrote any output: a monotonic time
@@ -106,7 +110,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	a.beat.update(func(h *events.Heartbeat) { h.Clock.BootMS = (sent - started).Milliseconds() })
 	a.stand.renewed(sent, 0)
-	return a.serve(ctx)
+	return a.serve(ctx, reply.Resume)
 }
 
 func newAgent(cfg Config, place layout, r events.JoinReply) (*agent, error) {
@@ -125,12 +129,15 @@ func newAgent(cfg Config, place layout, r events.JoinReply) (*agent, error) {
 	if err := a.place.setCheckpoints(r.Spec.Policy.Checkpoint.Dir); err != nil {
 		return nil, err
 	}
-	store, err := cfg.OpenStore(r.Store)
-	if err != nil {
+	if a.store, err = cfg.openStore(r.Store); err != nil {
 		return nil, fmt.Errorf("opening the checkpoint store: %w", err)
 	}
-	a.store = &counting{Store: store}
-	a.engine, err = checkpoint.New(checkpoint.Config{Store: a.store, Tenant: r.Store.Tenant, Job: string(cfg.Bootstrap.Job), Now: cfg.Now, Log: cfg.Log})
+	key, err := openKey(cfg, r.Store)
+	if err != nil {
+		return nil, err
+	}
+	a.ship.share.percent = cmp.Or(r.Spec.Policy.Checkpoint.SharePct, defaultShare)
+	a.engine, err = checkpoint.New(checkpoint.Config{Store: a.store, Tenant: r.Store.Tenant, Job: string(cfg.Bootstrap.Job), Key: key, CacheDir: a.place.base, Now: cfg.Now, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +152,6 @@ func newAgent(cfg Config, place layout, r events.JoinReply) (*agent, error) {
 			a.gpus.asked = gpusAsked(r.Spec.Resources.Accelerators)
 		}
 	}
-	a.every = time.Duration(r.Spec.Policy.Checkpoint.IntervalS) * time.Second
 	a.beat.update(func(h *events.Heartbeat) {
 		*h = events.Heartbeat{Lease: cfg.Bootstrap.Lease, State: "ready", Step: -1, Saved: -1, Clock: h.Clock}
 	})
@@ -153,7 +159,7 @@ func newAgent(cfg Config, place layout, r events.JoinReply) (*agent, error) {
 }
 
 // serve runs the loop and everything around it.
-func (a *agent) serve(ctx context.Context) error {
+func (a *agent) serve(ctx context.Context, resume []events.Checkpoint) error {
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	logging, stopLogging := context.WithCancel(context.WithoutCancel(ctx)) // outlives the loop: the last lines matter
 	var shipper sync.WaitGroup
@@ -162,6 +168,7 @@ func (a *agent) serve(ctx context.Context) error {
 	a.spawn(a.renew)
 	a.spawn(a.lookForNotices)
 	a.lookAfterMachine()
+	a.fetchAhead(resume)
 	err := a.loop()
 	a.endTrainer()
 	a.cancel()
@@ -233,6 +240,7 @@ func (a *agent) decide(now time.Duration) (bool, error) {
 	a.watchForStall(now)
 	a.tellSteps(now)
 	a.askInRhythm(now)
+	a.tellFlush()
 	a.pursue(now)
 	a.advance(now)
 	a.leave(now)

@@ -227,6 +227,15 @@ func (b *Bus) Trouble(ctx context.Context, r events.TroubleRequest) error {
 	return b.tell(ctx, events.VerbTrouble, r)
 }
 
+// Grant asks for access to objects of the checkpoint store.
+func (b *Bus) Grant(ctx context.Context, r events.GrantRequest) (events.GrantReply, error) {
+	reply, err := request[events.GrantReply](ctx, b, events.VerbGrant, r)
+	if err == nil && reply.Refusal != nil {
+		err = reply.Refusal
+	}
+	return reply, err
+}
+
 // Log implements Control.
 func (b *Bus) Log(ctx context.Context, l events.LogBatch) error {
 	return b.tell(ctx, events.VerbLog, l)

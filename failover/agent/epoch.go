@@ -35,6 +35,9 @@ func (a *agent) renewed(sent time.Duration, r events.RenewReply) {
 	if sent >= a.barred {
 		a.barred = 0
 	}
+	if r.ReclaimEvery > 0 {
+		a.reclaim = r.ReclaimEvery
+	}
 	a.replied(r)
 }
 
@@ -62,7 +65,7 @@ func (a *agent) wentOver(epoch int, err error) {
 		a.trainer.reported()
 	}
 	a.epoch, a.stage, a.wish, a.barred = epoch, waiting, nil, 0
-	a.trainer, a.ship = trainer{step: -1}, shipping{pace: a.ship.pace, saves: a.ship.saves}
+	a.trainer, a.ship = trainer{step: -1}, a.ship.afresh()
 	a.beat.update(func(h *events.Heartbeat) {
 		*h = events.Heartbeat{Lease: h.Lease, State: "ready", Step: -1, Saved: -1}
 	})

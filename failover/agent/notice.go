@@ -87,15 +87,21 @@ func (a *agent) noticed(w Warning, at time.Duration) {
 		return
 	}
 	a.notice = &notice{action: w.Action, source: w.Source, seen: at, deadline: by, margin: margin(by - at), signalMS: -1}
+	a.engine.Boost(true)
+	a.limit()
 	a.writeNotice()
 	was := a.asked
 	a.want(wishNotice, "")
+	if a.wish.fresh {
+		a.trainer.watch.hurry.Store(true)
+		a.giveWay()
+	}
 	if a.wish.fresh && a.asked != was {
 		a.notice.signalMS = (a.now() - at).Milliseconds()
 	}
 	a.say(fmt.Sprintf("the seller will %.32s this machine in %v", w.Action, (by - at).Round(time.Millisecond)))
 	a.cfg.Log.Warn("noticed", zap.String("action", w.Action), zap.Duration("left", by-at), zap.Bool("fresh", a.wish.fresh),
-		zap.Duration("save", a.saveTime()), zap.Duration("upload", a.ship.pace.expect(a.ship.size)), zap.Int64("signal_ms", a.notice.signalMS))
+		zap.Duration("save", a.saveTime()), zap.Duration("upload", a.ship.another()), zap.Int64("signal_ms", a.notice.signalMS))
 	a.reportNotice()
 	a.runHooks()
 }
@@ -107,9 +113,14 @@ func (a *agent) withdrawn() {
 		return
 	}
 	a.notice = nil
+	a.engine.Boost(false)
+	if w := a.trainer.watch; w != nil {
+		w.hurry.Store(false)
+	}
 	if a.wish != nil && a.wish.kind == wishNotice {
 		a.wish = nil
 	}
+	a.limit()
 	if err := os.Remove(a.place.notice); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		a.cfg.Log.Warn("removing the notice file", zap.Error(err))
 	}

@@ -21,15 +21,24 @@ type outlook struct {
 	margin time.Duration // of it, kept for the commit and for being wrong
 	asks   bool          // there is a trainer that can be asked to save
 	save   time.Duration // from asking to a complete checkpoint
-	upload time.Duration // of one more checkpoint
+	still  time.Duration // of save, the time in which the files are all written and only watched
+	upload time.Duration // of one more checkpoint, of what is not sent while it is written
+	whole  time.Duration // of all of it
 	unsent time.Duration // what the newest complete one still needs; 0: it is committed
+}
+
+// fresh is how long it takes from asking to a fresh checkpoint in the store: as
+// long as it took before or, since after a notice files are sent as soon as
+// nobody writes to them, as long as all of it takes from then.
+func (o outlook) fresh() time.Duration {
+	return min(o.save+o.upload, max(o.save, max(o.save-o.still, 0)+o.whole))
 }
 
 // choose returns the plan that saves most and can be finished. A save that
 // cannot would only slow the upload of the checkpoint that will be resumed from.
 func (o outlook) choose() plan {
 	switch time := o.left - o.margin; {
-	case o.asks && o.save+o.upload <= time:
+	case o.asks && o.fresh() <= time:
 		return freshSave
 	case o.unsent > 0 && o.unsent <= time:
 		return shipNewest
@@ -37,10 +46,10 @@ func (o outlook) choose() plan {
 	return nothing
 }
 
-// margin is what is kept of a notice of this length: a tenth, since a notice of
+// margin is what is kept of a notice of this length: a twentieth, since a notice of
 // two seconds deserves a save as well, and at most three seconds.
 func margin(notice time.Duration) time.Duration {
-	return min(max(notice/10, 50*time.Millisecond), 3*time.Second)
+	return min(max(notice/20, 50*time.Millisecond), 3*time.Second)
 }
 
 // recent keeps the newest few measurements of a duration.
@@ -63,37 +72,21 @@ func (r recent) p95(otherwise time.Duration) time.Duration {
 	return s[(len(s)*95+99)/100-1]
 }
 
-// pace remembers how long uploads took, to say how long the next will.
-type pace []sent
+// sizes keeps the newest few of a number of bytes.
+type sizes []int64
 
-type sent struct {
-	bytes int64
-	took  time.Duration
+func (z *sizes) add(n int64) {
+	*z = append(*z, n)
+	*z = (*z)[max(0, len(*z)-remembered):]
 }
 
-func (p *pace) add(bytes int64, took time.Duration) {
-	*p = append(*p, sent{bytes, took})
-	*p = (*p)[max(0, len(*p)-remembered):]
-}
-
-// unknownRate is what is assumed of a store nobody has measured, in bytes per second.
-const unknownRate = 32 << 20
-
-// expect returns how long an upload of so many bytes takes, by the slowest but
-// one in twenty of the last, each scaled up to the size. A small upload is not
-// scaled down: its time may be all round trips.
-func (p pace) expect(bytes int64) time.Duration {
-	if len(p) == 0 {
-		return time.Duration(float64(bytes) / unknownRate * float64(time.Second))
+// p95 returns the size that one in twenty exceeds, or otherwise if there is none.
+func (z sizes) p95(otherwise int64) int64 {
+	if len(z) == 0 {
+		return otherwise
 	}
-	scaled := make(recent, len(p))
-	for i, s := range p {
-		scaled[i] = s.took
-		if bytes > s.bytes && s.bytes > 0 {
-			scaled[i] = time.Duration(float64(s.took) * float64(bytes) / float64(s.bytes))
-		}
-	}
-	return scaled.p95(0)
+	s := slices.Sorted(slices.Values(z))
+	return s[(len(s)*95+99)/100-1]
 }
 
 // deadline returns when a notice first seen at a time takes effect. Sellers warn

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,6 +35,7 @@ type prepared struct {
 	resume string // directory of the restored checkpoint, "" for a fresh start
 	from   int64  // its step
 	watch  *watcher
+	kind   string // the framework of the restored checkpoint
 }
 
 // start takes up the order to begin. It is obeyed once per order, and not while
@@ -41,7 +44,7 @@ func (a *agent) start(resume []events.Checkpoint) {
 	if a.stage != waiting && a.stage != over {
 		return
 	}
-	a.stage, a.trainer, a.ship, a.wish = preparing, trainer{step: -1}, shipping{pace: a.ship.pace, saves: a.ship.saves}, nil
+	a.stage, a.trainer, a.ship, a.wish = preparing, trainer{step: -1}, a.ship.afresh(), nil
 	if a.notice != nil { // whatever is saved until then may be the last
 		a.wish = &wish{kind: wishNotice, settled: true}
 	}
@@ -62,6 +65,7 @@ func (a *agent) start(resume []events.Checkpoint) {
 // for as long as ctx lasts; a *failure cannot.
 func (a *agent) prepare(ctx context.Context, epoch int, once onceReady, resume []events.Checkpoint) (prepared, error) {
 	p := prepared{once: once}
+	a.fetchCheckpoint(resume)
 	if err := a.fetch(ctx, &p.once); err != nil {
 		return p, err
 	}
@@ -82,33 +86,35 @@ func (a *agent) prepare(ctx context.Context, epoch int, once onceReady, resume [
 	return p, err
 }
 
+// fetch brings the job's inputs, unless they are there.
 func (a *agent) fetch(ctx context.Context, once *onceReady) error {
 	if a.spec.Workdir == nil && len(a.spec.Mounts) == 0 || once.workdir {
 		return nil
 	}
 	a.enter("setup")
 	began := a.now()
-	defer func() {
-		took := (a.now() - began).Milliseconds()
-		a.beat.update(func(h *events.Heartbeat) {
-			h.Clock.InputsMS += took
-			h.Clock.SetupMS += took // of which inputs are a part
-		})
-	}()
-	var err error
-	if a.spec.Workdir != nil {
-		err = a.tryUntil(ctx, "fetching the working directory", errArchive, func() error {
-			return fetchWorkdir(ctx, a.store, *a.spec.Workdir, a.place.work, a.place.scratch)
-		})
-	}
-	if err == nil {
-		err = a.fetchMounts(ctx)
+	defer a.tookInputs(began)
+	brought, err := a.awaitInputs(ctx, began)
+	if err == nil && !brought {
+		err = a.fetchInputs(ctx)
 	}
 	if errors.Is(err, errArchive) {
 		return &failure{exit: Exit{Code: 1}, reason: err.Error()}
 	}
 	once.workdir = err == nil
 	return err
+}
+
+func (a *agent) fetchInputs(ctx context.Context) error {
+	if a.spec.Workdir != nil {
+		err := a.tryUntil(ctx, "fetching the working directory", errArchive, func() error {
+			return fetchWorkdir(ctx, a.store, *a.spec.Workdir, a.place.work, a.place.scratch)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return a.fetchMounts(ctx)
 }
 
 // tryUntil repeats do until it succeeds or fails for good.
@@ -182,13 +188,13 @@ func (a *agent) restore(ctx context.Context, p *prepared, resume []events.Checkp
 	}
 	a.enter("restoring")
 	began := a.now()
-	refs := make([]checkpoint.Ref, len(resume))
-	for i, c := range resume {
-		refs[i] = refOf(c)
+	if err := a.ahead.resume.wait(ctx); err != nil {
+		return err
 	}
+	a.ahead.name = "" // what is in place is no longer staged
 	var got checkpoint.Restored
 	err := a.tryUntil(ctx, "restoring", checkpoint.ErrNoneRestorable, func() (err error) {
-		got, err = a.engine.Restore(ctx, checkpoint.RestoreRequest{Refs: refs, Dir: a.place.checkpoints})
+		got, err = a.engine.Restore(ctx, checkpoint.RestoreRequest{Refs: refsOf(resume), Dir: a.place.checkpoints})
 		return err
 	})
 	if ctx.Err() != nil {
@@ -203,11 +209,20 @@ func (a *agent) restore(ctx context.Context, p *prepared, resume []events.Checkp
 	a.beat.update(func(h *events.Heartbeat) {
 		h.From, h.Saved, h.Clock.RestoreMS = p.from, p.from, (a.now() - began).Milliseconds()
 	})
-	return a.setOthersAside(got.Name)
+	p.kind = got.Manifest.Framework
+	return a.finishRestore(p, got.Name)
 }
 
 func refOf(c events.Checkpoint) checkpoint.Ref {
 	return checkpoint.Ref{Name: c.Name, Epoch: c.Epoch, Step: c.Step, Digest: c.Digest, Bytes: c.Bytes, Files: c.Files}
+}
+
+func refsOf(resume []events.Checkpoint) []checkpoint.Ref {
+	refs := make([]checkpoint.Ref, len(resume))
+	for i, c := range resume {
+		refs[i] = refOf(c)
+	}
+	return refs
 }
 
 // rejectAll reports every checkpoint that was passed over: each is lost work.
@@ -228,37 +243,47 @@ func (a *agent) rejectAll(ctx context.Context, resume []events.Checkpoint, bad [
 	}
 }
 
-// setOthersAside leaves a trainer that looks for the newest checkpoint by itself
-// only the one that was restored.
-func (a *agent) setOthersAside(keep string) error {
+// finishRestore leaves a trainer that looks for the newest checkpoint by itself
+// only the one that was restored, and has its framework find that.
+func (a *agent) finishRestore(p *prepared, keep string) error {
 	root, err := os.OpenRoot(a.place.checkpoints)
 	if err != nil {
 		return fmt.Errorf("after the restore: %w", err)
 	}
 	defer root.Close()
-	adapter, err := a.adapter(root, nil)
+	// The adapter that watches is the one that finishes: it may number on from there.
+	p.watch = &watcher{a: a, root: root}
+	adapter, err := a.adapter(root, p.watch, p.kind)
 	if err != nil || adapter == nil {
 		return err
 	}
+	p.watch.adapter = adapter
 	if _, err := framework.SetAside(root, adapter, keep, own+"/aside"); err != nil {
 		return fmt.Errorf("after the restore: %w", err)
 	}
+	resume, err := adapter.Finish(root, keep)
+	if err != nil {
+		return fmt.Errorf("after the restore: %w", err)
+	}
+	p.resume = filepath.Join(a.place.checkpoints, resume)
 	return nil
 }
 
 // adapter returns what knows the job's framework, or nil while nothing shows
-// which that is.
-func (a *agent) adapter(root *os.Root, busy func(*os.Root, framework.Candidate) (string, error)) (framework.Adapter, error) {
+// which that is. w is who looks on while the trainer runs. kind is what the
+// checkpoint restored says of itself; the job's own word wins.
+func (a *agent) adapter(root *os.Root, w *watcher, kind string) (framework.Adapter, error) {
 	p := a.spec.Policy.Checkpoint
-	cfg := framework.Config{Quiet: a.cfg.Quiet, Marker: p.Marker, Busy: busy, Now: func() time.Time {
+	cfg := framework.Config{Quiet: a.cfg.Quiet, Marker: p.Marker, Run: a.spec.Run, Now: func() time.Time {
 		return time.Unix(0, 0).Add(a.now()) // ages only; the wall clock may jump
 	}}
+	cfg.Writing, cfg.Cut = w.writing, w.cut.Load
 	var adapter framework.Adapter
 	var err error
-	if p.Framework == "" {
+	if kind = cmp.Or(p.Framework, kind); kind == "" {
 		adapter, err = framework.Detect(root, cfg)
 	} else {
-		adapter, err = framework.New(p.Framework, cfg)
+		adapter, err = framework.New(kind, cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("policy.checkpoint: %w", err)

@@ -112,10 +112,10 @@ func (p proc) mark() string {
 }
 
 // writes returns a file below dir that the process has open for writing, or "".
-func (p proc) writes(dir string) string {
+func (p proc) writes(dir string) (files []string) {
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.pid))
 	if err != nil {
-		return ""
+		return nil
 	}
 	for _, fd := range fds {
 		file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", p.pid, fd.Name()))
@@ -124,10 +124,10 @@ func (p proc) writes(dir string) string {
 		}
 		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", p.pid, fd.Name()))
 		if err == nil && openFlags(info)&(os.O_WRONLY|os.O_RDWR) != 0 {
-			return file
+			files = append(files, file)
 		}
 	}
-	return ""
+	return files
 }
 
 func openFlags(fdinfo []byte) int {

@@ -44,8 +44,8 @@ type Process interface {
 	// over. On nil nothing of it is left and all output has been written.
 	Kill(ctx context.Context) error
 
-	// Writing returns a file below dir that the tree has open for writing, or "".
-	Writing(dir string) (string, error)
+	// Writing returns the files below dir that the tree has open for writing.
+	Writing(dir string) ([]string, error)
 }
 
 // Exit is how a program ended.

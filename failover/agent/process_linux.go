@@ -240,12 +240,10 @@ func (p *linuxProcess) endOutput() {
 }
 
 // Writing implements Process.
-func (p *linuxProcess) Writing(dir string) (string, error) {
+func (p *linuxProcess) Writing(dir string) (files []string, err error) {
 	tree, err := p.tree()
 	for _, m := range tree {
-		if file := m.writes(dir); file != "" {
-			return file, nil
-		}
+		files = append(files, m.writes(dir)...)
 	}
-	return "", err
+	return files, err
 }

@@ -19,10 +19,13 @@ func TestPlan(t *testing.T) {
 		o    outlook
 		want plan
 	}{
-		{"time for a fresh save", outlook{left: 30 * s, margin: 3 * s, asks: true, save: 5 * s, upload: 10 * s}, freshSave},
-		{"to the second", outlook{left: 18 * s, margin: 3 * s, asks: true, save: 5 * s, upload: 10 * s}, freshSave},
-		{"a second too little, and nothing to ship", outlook{left: 17 * s, margin: 3 * s, asks: true, save: 5 * s, upload: 10 * s}, nothing},
-		{"a second too little, the newest is half sent", outlook{left: 17 * s, margin: 3 * s, asks: true, save: 5 * s, upload: 10 * s, unsent: 5 * s}, shipNewest},
+		{"time for a fresh save", outlook{left: 30 * s, margin: 3 * s, asks: true, save: 5 * s, upload: 10 * s, whole: 10 * s}, freshSave},
+		{"to the second", outlook{left: 18 * s, margin: 3 * s, asks: true, save: 5 * s, upload: 10 * s, whole: 10 * s}, freshSave},
+		{"a second too little, and nothing to ship", outlook{left: 17 * s, margin: 3 * s, asks: true, save: 5 * s, upload: 10 * s, whole: 10 * s}, nothing},
+		{"a second too little, the newest is half sent", outlook{left: 17 * s, margin: 3 * s, asks: true, save: 5 * s, upload: 10 * s, whole: 10 * s, unsent: 5 * s}, shipNewest},
+		{"files go while they are watched", outlook{left: 16 * s, margin: 3 * s, asks: true, save: 5 * s, still: 2 * s, upload: 10 * s, whole: 10 * s}, freshSave},
+		{"but not before they are written", outlook{left: 15 * s, margin: 3 * s, asks: true, save: 5 * s, still: 2 * s, upload: 10 * s, whole: 10 * s}, nothing},
+		{"a long save leaves only its tail", outlook{left: 30 * s, margin: 3 * s, asks: true, save: 25 * s, still: 2 * s, upload: 2 * s, whole: 20 * s}, freshSave},
 		{"a trainer that cannot be asked", outlook{left: 30 * s, margin: 3 * s, upload: s, unsent: 5 * s}, shipNewest},
 		{"neither fits", outlook{left: 5 * s, margin: s, asks: true, save: 5 * s, upload: s, unsent: 6 * s}, nothing},
 		{"all is committed, nothing can be asked", outlook{left: 30 * s, margin: 3 * s}, nothing},
@@ -40,10 +43,10 @@ func TestPlanNeverBeginsWhatCannotFinish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := func(name string) time.Duration { return time.Duration(rapid.Int64Range(-1e12, 1e12).Draw(t, name)) }
 		o := outlook{left: d("left"), margin: max(d("margin"), 0), asks: rapid.Bool().Draw(t, "asks"),
-			save: max(d("save"), 0), upload: max(d("upload"), 0), unsent: max(d("unsent"), 0)}
+			save: max(d("save"), 0), still: max(d("still"), 0), upload: max(d("upload"), 0), whole: max(d("whole"), 0), unsent: max(d("unsent"), 0)}
 		switch o.choose() {
 		case freshSave:
-			if !o.asks || o.save+o.upload > o.left {
+			if !o.asks || o.save > o.left || o.save+min(o.upload, o.whole)-o.still > o.left {
 				t.Fatalf("fresh: %+v", o)
 			}
 		case shipNewest:
@@ -52,22 +55,6 @@ func TestPlanNeverBeginsWhatCannotFinish(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestExpectedUpload(t *testing.T) {
-	var p pace
-	if got := p.expect(unknownRate); got != time.Second {
-		t.Errorf("of a store nobody measured: %v", got)
-	}
-	for range 19 {
-		p.add(100, time.Second)
-	}
-	p.add(100, time.Minute)
-	for bytes, want := range map[int64]time.Duration{100: time.Second, 50: time.Second, 300: 3 * time.Second} {
-		if got := p.expect(bytes); got != want {
-			t.Errorf("expect(%d) = %v, want %v: one in twenty may be slower", bytes, got, want)
-		}
-	}
 }
 
 func TestStanding(t *testing.T) {

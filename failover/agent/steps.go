@@ -56,10 +56,26 @@ func (a *agent) looked(w *watcher, l look) {
 	if l.found != nil {
 		a.complete(l.found)
 	}
+	a.shipEarly(l.ready)
+	a.learnSignal(l)
 	a.lookFull = l.full || a.lookFull && l.found == nil
 	if l.broken != nil {
 		a.blame(a.hostFault("looking for checkpoints", l.broken))
 	}
+}
+
+// learnSignal takes over the signal that the framework saves on, which it may
+// show only in its first checkpoint. One that the job names wins.
+func (a *agent) learnSignal(l look) {
+	if a.signal != 0 || l.signal == "" {
+		return
+	}
+	signal, err := parseSignal(l.signal)
+	if err != nil {
+		return
+	}
+	a.signal = signal
+	a.say("on a notice the trainer is asked to save by " + l.signal + ": " + l.why)
 }
 
 // told takes the trainer's own word for where it is.

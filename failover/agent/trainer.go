@@ -65,8 +65,8 @@ func (a *agent) preparedTo(p prepared, err error) {
 		p.watch.root.Close()
 	}
 	a.say(a.trainer.reason)
-	a.stage, a.trainer.decided, a.trainer.looked = leaving, true, a.now()
-	a.trainer.left = a.now()
+	now := a.now()
+	a.stage, a.trainer.decided, a.trainer.looked, a.trainer.left = leaving, true, now, now
 }
 
 func (a *agent) launchTrainer(p prepared) error {
@@ -126,6 +126,7 @@ func (a *agent) treeGone(p Process, exit Exit) {
 	}
 	a.stage = leaving
 	a.trainer.exit, a.trainer.left = exit, a.now()
+	a.trainer.watch.cut.Store(exit != Exit{})
 	a.trainer.reason = a.endReason(exit)
 	a.trainer.decided = false
 	a.say(a.trainer.reason)
@@ -146,7 +147,7 @@ func (a *agent) stop(reason string) {
 		a.trainer.reason = reason
 		grace := a.cfg.Grace
 		if a.notice != nil { // the machine dies then, and what the trainer saves last has to be shipped before
-			grace = min(grace, max(a.notice.deadline-a.now()-a.ship.pace.expect(a.ship.size)-a.notice.margin, 0))
+			grace = min(grace, max(a.notice.deadline-a.now()-a.ship.another()-a.notice.margin, 0))
 		}
 		p := a.trainer.process
 		a.endTree(func() error { return p.Stop(a.ctx, grace) }) // the agent's end cuts the grace short
@@ -178,11 +179,7 @@ func (a *agent) leave(now time.Duration) {
 	if a.stage != leaving || a.trainer.done {
 		return
 	}
-	// A torn checkpoint stays undecided: after it has been still for long enough
-	// it is as it will be.
-	looked := a.trainer.looked >= a.trainer.left &&
-		(a.trainer.decided || a.trainer.looked >= a.trainer.left+a.cfg.Quiet+4*a.cfg.WatchEvery)
-	looked = looked && a.kernelHeard(a.trainer.left)
+	looked := a.lookedSince() && a.kernelHeard(a.trainer.left)
 	ended := a.wish != nil && a.wish.kind == wishEnd
 	doomed := a.notice != nil && now > a.notice.deadline
 	if !ended && !doomed && (!looked || a.ship.pending() && !a.hopeless()) {
@@ -201,6 +198,14 @@ func (a *agent) leave(now time.Duration) {
 		return // see settleTrouble
 	}
 	a.reportDone()
+}
+
+// lookedSince reports whether everything that the trainer left has been seen. A
+// torn checkpoint stays undecided: after it has been still for long enough it is
+// as it will be.
+func (a *agent) lookedSince() bool {
+	return a.trainer.looked >= a.trainer.left &&
+		(a.trainer.decided || a.trainer.looked >= a.trainer.left+a.cfg.Quiet+4*a.cfg.WatchEvery)
 }
 
 // lastWords is how long the output may take to be sent before an end is told.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,49 +13,44 @@ import (
 	"github.com/spotferry/spotferry/events"
 )
 
-func (a *agent) unsentBytes() int64 {
-	s := &a.ship
-	var n int64
-	if s.next != nil {
-		n += s.next.size
-	}
-	if s.now != nil {
-		n += max(s.now.size-a.store.sent.Load(), 0)
-	}
-	return n
-}
-
 // upload sends the waiting checkpoint beside the loop.
 func (a *agent) upload(now time.Duration) {
 	s := &a.ship
 	f := s.next
 	ctx, cancel := context.WithCancel(a.ctx)
-	s.now, s.next, s.cancel, s.began = f, nil, cancel, now
-	a.store.sent.Store(0)
-	epoch := a.epoch
+	if s.early.of != f.name { // what is under way of this very one is not sent twice
+		s.early.stop()
+	}
+	t, epoch := a.transfers(now), a.epoch
+	s.now, s.next, s.cancel, s.up, s.yields = f, nil, cancel, t, false
 	a.working.Go(func() {
 		defer cancel()
 		a.cfg.Turn("upload")
 		var weights string
 		var digest sync.WaitGroup
 		digest.Go(func() { weights = weightsDigest(f.dir + "/" + f.sub) })
-		ref, err := a.engine.Upload(ctx, checkpoint.SaveRequest{Dir: f.dir, Sub: f.sub, As: f.name,
-			Epoch: epoch, Step: f.step, Framework: f.kind, Save: f.save})
+		ref, err := a.engine.Upload(ctx, f.request(epoch))
+		up := sent{a.engine.Progress().Sent - t.was, a.now() - t.began}
 		digest.Wait()
-		took := a.now() - now
-		a.post(func() { a.uploaded(f, ref, weights, took, err) })
+		a.post(func() { a.uploaded(f, ref, weights, up, err) })
 	})
 }
 
 // uploaded takes the outcome of an upload.
-func (a *agent) uploaded(f *found, ref checkpoint.Ref, weights string, took time.Duration, err error) {
+func (a *agent) uploaded(f *found, ref checkpoint.Ref, weights string, up sent, err error) {
 	s := &a.ship
 	if s.now != f {
 		return // of a start that is over
 	}
 	s.now = nil
+	if err != nil {
+		f.tried += up.bytes
+	}
 	if err == nil {
-		s.pace.add(f.size, took)
+		a.sentIn(s.up, up)
+		s.needs.add(f.tried + up.bytes)
+		s.wholes.add(f.gone + f.tried + up.bytes)
+		s.early.finish(f.name)
 		s.failures, s.full = 0, 0
 		f.release(a.cfg.Log)
 		if (a.wish == nil || a.wish.kind != wishEnd) && !a.ignored() {
@@ -67,6 +60,9 @@ func (a *agent) uploaded(f *found, ref checkpoint.Ref, weights string, took time
 		return
 	}
 	switch {
+	case s.yields && s.next == nil:
+		s.next = f
+		return
 	case errors.Is(err, context.Canceled):
 	case hopelessTree(err):
 		a.say(fmt.Sprintf("the checkpoint of step %d is not kept: %v", f.step, err))
@@ -108,26 +104,4 @@ func (a *agent) later(err error) {
 	s.failures++
 	s.retry = a.now() + wait
 	a.cfg.Log.Warn("shipping, trying again", zap.Duration("in", wait), zap.Error(err))
-}
-
-// counting counts what an upload has sent, for the heartbeat.
-type counting struct {
-	checkpoint.Store
-	sent atomic.Int64
-}
-
-// Put implements checkpoint.Store.
-func (c *counting) Put(ctx context.Context, name string, r io.Reader, size int64) error {
-	return c.Store.Put(ctx, name, &countingReader{r, &c.sent}, size)
-}
-
-type countingReader struct {
-	r io.Reader
-	n *atomic.Int64
-}
-
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n.Add(int64(n))
-	return n, err
 }

@@ -19,16 +19,20 @@ import (
 
 // found is a complete checkpoint, held so that the trainer cannot delete it.
 type found struct {
-	name string // as the job calls it
-	step int64
-	dir  string // a directory of ours, on trust
-	sub  string // the tree in it
-	ours bool   // sub is a copy of ours, to be removed
-	size int64
-	save time.Duration // the trainer's own writing
-	at   time.Duration // when it was found complete
-	seen time.Duration // until then, from when it was first seen
-	kind string        // the framework
+	name  string // as the job calls it
+	step  int64
+	dir   string // a directory of ours, on trust
+	sub   string // the tree in it
+	ours  bool   // sub is a copy of ours, to be removed
+	size  int64
+	need  int64         // at most so many bytes of it are not in the store
+	gone  int64         // bytes of it that were sent before it was complete
+	tried int64         // and by uploads that were not finished
+	save  time.Duration // the trainer's own writing
+	at    time.Duration // when it was found complete
+	seen  time.Duration // until then, from when it was first seen
+	kind  string        // the framework
+	rank  func(path string) int
 }
 
 // look is what one look at the machine's disk showed.
@@ -38,8 +42,11 @@ type look struct {
 	progressd bool   // there is progress
 	found     *found // a complete checkpoint, newer than any before
 	undecided bool   // there is a newer one that is not complete
+	ready     *ready // what of that is finished
 	full      bool   // it could not be held because the disk is full
 	broken    error  // the disk cannot be read or written
+	signal    string // that the framework saves on, "": none is known
+	why       string // it does
 	below     int64  // step of a complete checkpoint below the one restored, made since; 0: none
 }
 
@@ -56,6 +63,9 @@ type watcher struct {
 	before  map[string]bool
 	first   map[string]time.Duration // when candidates not complete yet were first seen
 	said    string                   // the last trouble logged
+	hurry   atomic.Bool              // the machine is about to be taken
+	steps   toldSteps
+	cut     atomic.Bool // the trainer was killed, or crashed: nothing was finished by it
 }
 
 func newWatcher(a *agent, p prepared) (*watcher, error) {
@@ -63,17 +73,27 @@ func newWatcher(a *agent, p prepared) (*watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watching for checkpoints: %w", err)
 	}
-	w := &watcher{a: a, root: root, newest: -1, before: map[string]bool{}, first: map[string]time.Duration{}}
+	w := &watcher{a: a}
+	if p.watch != nil {
+		w = p.watch
+	}
+	w.root, w.newest, w.before, w.first = root, -1, map[string]bool{}, map[string]time.Duration{}
 	if p.resume != "" {
 		w.newest, w.from = p.from, p.from
 	}
 	// What lies there before the trainer starts is not its doing.
-	if w.adapter, err = a.adapter(root, w.busy); err == nil && w.adapter != nil {
+	if w.adapter == nil {
+		w.adapter, err = a.adapter(root, w, "")
+	}
+	if err == nil && w.adapter != nil {
 		w.know()
 		var cs []framework.Candidate
 		cs, err = w.adapter.Candidates(root)
-		for _, c := range cs {
+		for i, c := range cs {
 			w.before[w.identity(c)] = true
+			if i == 0 && c.Ordinal {
+				w.newest, w.from = c.Step, 0 // what is compared here is the layout's own order
+			}
 		}
 	}
 	if err != nil {
@@ -99,11 +119,18 @@ func (w *watcher) identity(c framework.Candidate) string {
 	return c.Name + at.String()
 }
 
-func (w *watcher) busy(_ *os.Root, c framework.Candidate) (string, error) {
-	if len(c.Files) > 0 || w.process == nil {
-		return "", nil
+// writing returns what the trainer has open for writing, below the root.
+func (w *watcher) writing(*os.Root) ([]string, error) {
+	if w.process == nil {
+		return nil, nil
 	}
-	return w.process.Writing(filepath.Join(w.root.Name(), c.Name))
+	files, err := w.process.Writing(w.root.Name())
+	for i, f := range files {
+		if rel, err := filepath.Rel(w.root.Name(), f); err == nil {
+			files[i] = rel
+		}
+	}
+	return files, err
 }
 
 // run looks until ctx ends.
@@ -157,6 +184,7 @@ func (w *watcher) follow(ctx context.Context) {
 		at := w.a.now()
 		if p, ok := readProgress(w.a.place.progress); ok {
 			last = info
+			w.steps.tell(info.ModTime(), p.Step)
 			w.a.post(func() { w.a.progressed(w, p, at) })
 		}
 	}
@@ -166,6 +194,9 @@ func (w *watcher) look() look {
 	l := look{began: w.a.now()}
 	l.progress, l.progressd = readProgress(w.a.place.progress)
 	err := w.find(&l)
+	if w.adapter != nil {
+		l.signal, l.why = w.adapter.Signal()
+	}
 	said := ""
 	if err != nil {
 		said = err.Error()
@@ -184,7 +215,7 @@ func (w *watcher) look() look {
 // find takes the newest complete candidate that is newer than the last.
 func (w *watcher) find(l *look) (err error) {
 	if w.adapter == nil {
-		if w.adapter, err = w.a.adapter(w.root, w.busy); err != nil || w.adapter == nil {
+		if w.adapter, err = w.a.adapter(w.root, w, ""); err != nil || w.adapter == nil {
 			return err
 		}
 		w.know()
@@ -213,6 +244,9 @@ func (w *watcher) find(l *look) (err error) {
 		}
 		if err == nil || !errors.Is(err, checkpoint.ErrVanished) {
 			l.undecided = true
+			if l.ready == nil && err == nil {
+				l.ready = w.readyFiles(c)
+			}
 		}
 		if err != nil && !errors.Is(err, checkpoint.ErrVanished) && !errors.Is(err, checkpoint.ErrChanged) {
 			return err
@@ -224,7 +258,7 @@ func (w *watcher) find(l *look) (err error) {
 // hold keeps a complete candidate alive until it is uploaded. On a file system
 // without hard links it is uploaded from where it lies, at the trainer's mercy.
 func (w *watcher) hold(c framework.Candidate) (*found, error) {
-	f := &found{name: c.Name, step: c.Step, dir: w.root.Name(), sub: path.Join(own, c.Name), ours: true, kind: w.adapter.Name()}
+	f := &found{name: c.Name, step: w.stepOf(c), dir: w.root.Name(), sub: path.Join(own, c.Name), ours: true, kind: w.adapter.Name(), rank: w.adapter.Rank}
 	err := w.adapter.Hold(w.root, c, f.sub)
 	if errors.Is(err, errors.ErrUnsupported) && c.Files == nil {
 		f.sub, f.ours, err = c.Name, false, nil
@@ -237,8 +271,17 @@ func (w *watcher) hold(c framework.Candidate) (*found, error) {
 		f.release(w.a.cfg.Log)
 		return nil, fmt.Errorf("measuring %q: %w", c.Name, err)
 	}
+	f.need = f.size
+	if forecast, err := w.a.engine.Predict(f.request(0)); err == nil {
+		f.need = forecast.Unsent
+	}
 	f.at = w.a.now()
 	return f, nil
+}
+
+// request is how it is saved, in an epoch.
+func (f *found) request(epoch int) checkpoint.SaveRequest {
+	return checkpoint.SaveRequest{Dir: f.dir, Sub: f.sub, As: f.name, Epoch: epoch, Step: f.step, Framework: f.kind, Save: f.save, First: f.rank}
 }
 
 // release gives a checkpoint up to the trainer. It may be called on nil.

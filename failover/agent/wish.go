@@ -108,14 +108,6 @@ func (a *agent) ask(now time.Duration) bool {
 // asks reports whether there is a trainer that can be asked to save.
 func (a *agent) asks() bool { return a.signal != 0 && a.stage == training && !a.trainer.stopping }
 
-// askInRhythm asks for a save every interval, of a trainer that takes no harm.
-func (a *agent) askInRhythm(now time.Duration) {
-	if a.every > 0 && now-a.asked >= a.every && a.wish == nil && a.trainer.step >= 0 && a.asks() && !endsTrainer(a.signal) {
-		a.ask(now)
-		a.asked = now
-	}
-}
-
 // saveLimit is how long a save is waited for when there is no deadline.
 func (a *agent) saveLimit() time.Duration {
 	return cmp.Or(time.Duration(a.spec.Policy.Checkpoint.GraceS)*time.Second, 3*a.cfg.Grace)
@@ -131,7 +123,8 @@ func (a *agent) saveTime() time.Duration {
 func (a *agent) outlook(now time.Duration) outlook {
 	return outlook{
 		left: a.notice.deadline - now, margin: a.notice.margin, asks: a.asks(),
-		save: a.saveTime(), upload: a.ship.pace.expect(a.ship.size), unsent: a.ship.unsent(now),
+		save: a.saveTime(), still: a.cfg.Quiet, unsent: a.unsent(),
+		upload: a.ship.another(), whole: a.ship.pace.expect(a.ship.wholes.p95(a.ship.size)),
 	}
 }
 
@@ -144,7 +137,7 @@ func (a *agent) needToEnd() time.Duration {
 	if a.asks() {
 		need += a.saveTime()
 	}
-	return need + a.ship.pace.expect(a.ship.size)
+	return need + a.ship.another()
 }
 
 // pursue brings a wish nearer: waits for the save, for what is under way, says
@@ -188,7 +181,7 @@ func (a *agent) pursue(now time.Duration) {
 // notice there is no reason to give up before it could not be shipped any more, unless the
 // job says how long its saves may take: whoever waits has nothing better to do.
 func (a *agent) patient(w *wish, now time.Duration) bool {
-	if a.tooLate(now) {
+	if a.tooLate() {
 		return false
 	}
 	return now < w.giveUp || (a.notice != nil && a.spec.Policy.Checkpoint.GraceS == 0)
@@ -197,8 +190,11 @@ func (a *agent) patient(w *wish, now time.Duration) bool {
 // arrived reports whether what the trainer was asked for is there: a checkpoint
 // of the step it was at, or none because it has made no step since its last.
 func (a *agent) arrived(w *wish, now time.Duration) bool {
+	if a.stage == leaving {
+		return a.lookedSince() // it has ended, and what it left is all there is
+	}
 	if a.stage != training {
-		return true // it has ended, and what it left is all there is
+		return true
 	}
 	if a.ship.found.step >= w.base && a.ship.found.at > w.asked {
 		return true
@@ -208,8 +204,13 @@ func (a *agent) arrived(w *wish, now time.Duration) bool {
 
 // tooLate reports whether a notice leaves no time to ship a checkpoint that were
 // complete now.
-func (a *agent) tooLate(now time.Duration) bool {
-	return a.notice != nil && a.notice.deadline-now-a.notice.margin < a.ship.pace.expect(a.ship.size)
+func (a *agent) tooLate() bool {
+	s := &a.ship
+	rest := s.another()
+	if e := &s.early; a.wish.fresh && e.of != "" && e.step >= a.wish.base { // it is being written, and sent
+		rest = min(rest, s.pace.expect(max(s.wholes.p95(s.size)-a.goneOf(e.of), 0)))
+	}
+	return !a.fitIn(rest)
 }
 
 // hopeless reports whether what waits to be shipped or committed will not be:

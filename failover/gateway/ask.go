@@ -81,11 +81,15 @@ func (a ask) join() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return events.JoinReply{
-		Secrets: sealed,
-		JWT:     jwt, Org: j.Attribution.Org, Spec: j.Spec, Store: a.g.grantFor(j), Timers: a.g.cfg.Timers,
-	}, nil
+	store := a.g.grantFor(j)
+	if store.Key, err = a.keyFor(j, r); err != nil {
+		return nil, err
+	}
+	return events.JoinReply{Secrets: sealed, JWT: jwt, Org: j.Attribution.Org, Spec: j.Spec, Store: store, Timers: a.g.cfg.Timers, Resume: firstFive(j.Resume())}, nil
 }
+
+// firstFive are as many checkpoints as an agent is given to try.
+func firstFive(best []events.Checkpoint) []events.Checkpoint { return best[:min(len(best), 5)] }
 
 // unheard says whether a lease may still be on its way into the job's record: a
 // machine can boot faster than the news of its purchase travels.
@@ -97,20 +101,6 @@ func (g *Gateway) grantFor(j failover.Job) events.StoreGrant {
 	grant := g.cfg.Grant
 	grant.Tenant = string(j.Attribution.Org)
 	return grant
-}
-
-func (a ask) grant() (any, error) {
-	var r struct {
-		Lease events.LeaseID `json:"lease"`
-	}
-	if err := a.read(&r); err != nil {
-		return nil, err
-	}
-	j, s, err := a.g.job(a.ctx, a.job, a.epoch, r.Lease)
-	if err == nil && s == strange {
-		err = errFenced
-	}
-	return a.g.grantFor(j), err
 }
 
 func (a ask) notice() (any, error) {

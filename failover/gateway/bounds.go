@@ -47,6 +47,7 @@ func clock(c events.AgentClock) events.AgentClock {
 	return events.AgentClock{
 		BootMS: millis(c.BootMS), ImageMS: millis(c.ImageMS), InputsMS: millis(c.InputsMS),
 		SetupMS: millis(c.SetupMS), RestoreMS: millis(c.RestoreMS), FirstStepMS: millis(c.FirstStepMS),
+		AheadMS: millis(c.AheadMS),
 	}
 }
 

@@ -31,19 +31,7 @@ func (a ask) commit() (any, error) {
 	if n := j.Newest(); n != nil && n.Epoch == c.Epoch && c.Step < n.Step {
 		return nil, &events.Refusal{Code: events.RefusedStale, Message: fmt.Sprintf("step %d is committed already", n.Step)}
 	}
-	ref := checkpoint.Ref{Name: c.Name, Epoch: c.Epoch, Step: c.Step, Digest: c.Digest, Bytes: c.Bytes, Files: c.Files}
-	if err := checkpoint.Verify(a.ctx, a.g.cfg.Store, string(j.Attribution.Org), string(a.job), ref, false); err != nil {
-		var bad *checkpoint.Rejection
-		if !errors.As(err, &bad) {
-			return nil, err // the store could not be asked: that says nothing about the checkpoint
-		}
-		a.g.cfg.Logger.Warn("commit refused", zap.String("job", string(a.job)), zap.String("checkpoint", c.Name), zap.Error(err))
-		return nil, invalid("checkpoint %s does not verify: %v", c.Name, err)
-	}
-	c.Weights = bounded(c.Weights, maxWord)
-	j, err = a.apply(failover.Committed{JobCommitted: events.JobCommitted{
-		Epoch: a.epoch, Lease: r.Lease, Checkpoint: c, SaveMS: millis(r.SaveMS), UploadMS: millis(r.UploadMS), Final: r.Final,
-	}})
+	j, err = a.verified(j, r)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +42,31 @@ func (a ask) commit() (any, error) {
 		return nil, belowRestored(c.Step, j.Floor())
 	}
 	return nil, errFenced // the epoch moved on between the look and the append
+}
+
+// verified looks at a checkpoint and appends its commit. When checkpoints were
+// dropped between the two, what was seen proves nothing any more.
+func (a ask) verified(j failover.Job, r events.CommitRequest) (failover.Job, error) {
+	c := r.Checkpoint
+	c.Weights = bounded(c.Weights, maxWord)
+	for range maxLooks {
+		if err := a.g.look(a.ctx, j, refOf(c)); err != nil {
+			var bad *checkpoint.Rejection
+			if !errors.As(err, &bad) {
+				return j, err // the store could not be asked: that says nothing about the checkpoint
+			}
+			a.g.cfg.Logger.Warn("commit refused", zap.String("job", string(a.job)), zap.String("checkpoint", c.Name), zap.Error(err))
+			return j, invalid("checkpoint %s does not verify: %v", c.Name, err)
+		}
+		after, err := a.apply(failover.Verified{Drops: len(j.Drops), Committed: failover.Committed{JobCommitted: events.JobCommitted{
+			Epoch: a.epoch, Lease: r.Lease, Checkpoint: c, SaveMS: millis(r.SaveMS), UploadMS: millis(r.UploadMS), Final: r.Final,
+		}}})
+		if err != nil || len(after.Drops) == len(j.Drops) {
+			return after, err
+		}
+		j = after
+	}
+	return j, errDropping
 }
 
 // belowRestored refuses what a trainer saves that did not go on from what was

@@ -33,7 +33,7 @@ func TestWhatMayBeCommitted(t *testing.T) {
 		{"one with an object missing is invalid", 1, func(r *rig, l events.LeaseID) events.CommitRequest {
 			c := r.save(l, 1, 10)
 			for _, n := range r.store.Names() {
-				if strings.Contains(n, "/files/") {
+				if strings.Contains(n, "/data/") {
 					_ = r.store.Delete(context.Background(), n)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/checkpoint/chunk"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/failover"
 )
@@ -63,11 +64,26 @@ type Config struct {
 	// Push tells an agent to renew at once.
 	Push   func(job events.JobID, epoch int)
 	Logger *zap.Logger
+	// Workers is how many requests to the store are under way at once; 0: 8.
+	Workers    int
+	Collection Collection
+	Metrics    *Metrics // optional
+	// Turn, if set, is called before each round of the collection: a simulation gives it an instant of its own.
+	Turn func()
+	// Signer signs accesses to the store for grants of kind "signed"; required with that kind.
+	Signer checkpoint.Signer
+	// TenantKey returns the key that an organisation's checkpoints are encrypted
+	// with, or false. nil: none is. With it Keys is required.
+	TenantKey func(ctx context.Context, org events.OrgID) (chunk.Key, bool, error)
 }
 
 // Gateway answers agents. Handle is safe for concurrent use.
 type Gateway struct {
 	cfg Config
+
+	read      reading
+	collector collector
+	metrics   *Metrics
 
 	mu    sync.Mutex
 	jobs  map[events.JobID]*memo
@@ -80,11 +96,13 @@ type memo struct {
 	fenced  int             // the newest epoch whose predecessors' credentials are revoked
 	revoked map[string]bool // keys
 	pushed  events.Command  // the newest order that was pushed
+	rate    rate            // of the newest machine
 }
 
 // New returns a Gateway.
 func New(cfg Config) *Gateway {
-	return &Gateway{cfg: cfg, jobs: map[events.JobID]*memo{}, purse: newPurse()}
+	cfg.Collection = cfg.Collection.defaults(cfg.Timers)
+	return &Gateway{cfg: cfg, read: newReading(), collector: newCollector(), metrics: cfg.Metrics, jobs: map[events.JobID]*memo{}, purse: newPurse()}
 }
 
 // Bootstrap returns a machine's user data: minted once per lease and the same bytes ever after.

@@ -53,6 +53,7 @@ func (a ask) renew() (any, error) {
 			return nil, err
 		}
 	}
+	reply.ReclaimEvery = a.reclaimEvery(j)
 	return a.ordered(j, reply)
 }
 
@@ -103,10 +104,7 @@ func (a ask) ordered(j failover.Job, r events.RenewReply) (any, error) {
 		}
 	}
 	if r.Order == events.OrderStart {
-		r.Resume = j.Resume()
-		if len(r.Resume) > 5 {
-			r.Resume = r.Resume[:5]
-		}
+		r.Resume = firstFive(j.Resume())
 	}
 	return r, a.g.fence(a.ctx, j)
 }

@@ -39,10 +39,21 @@ type rig struct {
 	now      time.Time
 	pushed   []string
 	leases   int
+	onStat   func() // before the store is asked about an object
+	blind    bool   // it is not to be
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, log: eventstest.New(0), accounts: &operator{}, signals: &board{}, store: mem.New(mem.Config{}), now: t0}
+	r := &rig{t: t, log: eventstest.New(0), accounts: &operator{}, signals: &board{}, now: t0}
+	r.store = mem.New(mem.Config{Plan: func(op mem.Op) (f mem.Fault) {
+		if op.Verb == mem.Stat && r.onStat != nil {
+			r.onStat()
+		}
+		if op.Verb == mem.Stat && r.blind {
+			f.Before = errors.New("nobody was to look")
+		}
+		return f
+	}})
 	r.book = failover.NewBook(r.log, r.moment)
 	r.gateway = New(r.config())
 	if _, err := r.book.Submit(t.Context(), job, failover.Submit{
@@ -240,6 +251,27 @@ func (b *board) Signal(_ context.Context, _ events.OrgID, _ events.JobID, epoch 
 func (b *board) AppendLog(_ context.Context, _ events.OrgID, _ events.JobID, l events.LogBatch) error {
 	b.lines = append(b.lines, l)
 	return nil
+}
+
+// signer signs whatever it is asked to, and remembers it.
+type signer struct {
+	signed []signature
+	fail   bool
+}
+
+type signature struct {
+	verb checkpoint.Verb
+	name string
+	size int64
+	life time.Duration
+}
+
+func (s *signer) Sign(_ context.Context, verb checkpoint.Verb, name string, size int64, life time.Duration) (checkpoint.Access, error) {
+	if s.fail {
+		return checkpoint.Access{}, errors.New("the key is gone")
+	}
+	s.signed = append(s.signed, signature{verb, name, size, life})
+	return checkpoint.Access{Method: "GET", URL: "https://store/" + name, Until: t0.Add(life)}, nil
 }
 
 // safe is a vault in memory.

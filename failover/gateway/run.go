@@ -27,6 +27,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return g.cfg.Log.Consume(ectx, sub, g.closed)
 	})
 	eg.Go(func() error { return g.announce(ectx) })
+	eg.Go(func() error { return g.rounds(ectx) })
 	err := eg.Wait()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
 		return nil
@@ -38,10 +39,12 @@ func (g *Gateway) jobEvent(ctx context.Context, e events.Event) error {
 	g.cfg.Book.Observe(e)
 	g.forget(ctx, e)
 	job := events.JobID(e.Aggregate.ID)
+	g.collector.learn(job)
 	for _, c := range events.Owed(e, events.Tell) {
 		g.push(job, c)
 	}
 	if _, closed := e.Fact.(events.JobClosed); closed {
+		g.read.forget(job)
 		g.mu.Lock()
 		delete(g.jobs, job)
 		g.mu.Unlock()

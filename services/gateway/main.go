@@ -3,4 +3,4 @@ package main
 
 import "github.com/spotferry/spotferry/services/internal/programs"
 
-func main() { programs.Main("gateway") }
+func main() { programs.Main("gateway", google(), azures()) }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/spotferry/spotferry/checkpoint"
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/failover/gateway"
 	"github.com/spotferry/spotferry/services/internal/console"
 )
 
@@ -167,9 +169,40 @@ func cannedBill() console.Bill {
 func cannedCheckpoints() []console.Checkpoint {
 	bad := cannedCheckpoint(2, 1000)
 	bad.Name = "e2-s1000"
+	gone, best := cannedCheckpoint(2, 900), cannedCheckpoint(2, 1060)
+	gone.Name, best.Name = "e2-s900", "e2-s1060"
 	return []console.Checkpoint{
+		{Checkpoint: gone, Committed: start.Add(5 * time.Minute), Dropped: &console.CheckpointDrop{At: start.Add(10 * time.Minute), Reason: "policy.checkpoint.keep"}},
 		{Checkpoint: bad, Committed: start.Add(7 * time.Minute), Rejected: "model.safetensors: 12 bytes are missing"},
-		{Checkpoint: cannedCheckpoint(3, 1100), Committed: start.Add(19 * time.Minute), Newest: true},
+		{Checkpoint: best, Committed: start.Add(8 * time.Minute), SaveMS: 3100, UploadMS: 1000,
+			Pins: []console.CheckpointPin{{By: "bob", Reason: "best loss " + hostile, Since: start.Add(9 * time.Minute)}}},
+		{Checkpoint: cannedCheckpoint(3, 1100), Committed: start.Add(19 * time.Minute), Newest: true, SaveMS: 3000, UploadMS: 900},
+	}
+}
+
+func cannedUsage() gateway.Usage {
+	return gateway.Usage{
+		Job: cannedJob, Objects: 9, Bytes: 9_400_000, Needed: 8_100_000, Held: 15_703_701, Saved: 7_603_701, Waiting: 1, NextDue: now.Add(4 * time.Minute),
+		Checkpoints: []gateway.CheckpointUsage{
+			{Name: "e2-s1000", Objects: 3, Stored: 5_100_000, New: 5_100_000}, {Name: "e2-s1060", Objects: 4, Stored: 5_100_000, New: 2_000_000, Shared: 3_100_000},
+			{Name: "e3-s1100", Objects: 4, Stored: 5_100_000, New: 1_000_000, Shared: 4_100_000},
+		},
+	}
+}
+
+func cannedContents(body []byte) any {
+	var q console.CheckpointQuery
+	_ = json.Unmarshal(body, &q)
+	if q.Name == "e2-s900" {
+		return &console.Problem{Code: "conflict", Message: "no such checkpoint is kept"}
+	}
+	return gateway.Contents{
+		Job: cannedJob, Name: q.Name, Schema: 2, Framework: "hf", Dir: "checkpoint-1100", Created: start.Add(19 * time.Minute), SaveMS: 3000, Sealed: true,
+		Files: []gateway.ContentFile{
+			{Path: "model.safetensors", Kind: checkpoint.Regular, Size: 5_000_000, Chunks: 2, Stored: 4_800_000, Reused: 3_000_000},
+			{Path: "trainer_state.json" + hostile, Kind: checkpoint.Regular, Size: 234_567, Chunks: 1, Stored: 20_000, Zeros: 4096},
+		},
+		Objects: []checkpoint.Object{{Name: "v1/local/jobs/j/data/0000000002/ab", Size: 3_000_000}, {Name: "v1/local/jobs/j/data/0000000003/cd", Size: 1_820_000}},
 	}
 }
 
@@ -204,14 +237,16 @@ func system() answers {
 		console.GetFailover:      cannedMove,
 		console.GetDecision:      always(*cannedReport().Choice),
 
-		console.GetCheckpoints: always(cannedCheckpoints()),
-		console.GetBill:        always([]console.Bill{cannedBill()}),
-		console.GetOffers:      always(cannedOffers()),
-		console.GetInstances:   always(cannedInstances()),
-		console.GetLogs:        always(console.LogPage{}),
-		console.GetPlan:        always(cannedPlan()),
-		console.GetHealth:      always([]console.Check{{Name: "bus", OK: true, Detail: "5 streams"}}),
-		console.DoSubmit:       always(cannedRunning()),
-		console.DoCancel:       always(cannedRunning()),
+		console.GetCheckpoints:   always(cannedCheckpoints()),
+		console.GetCheckpointUse: always(cannedUsage()),
+		console.GetCheckpoint:    cannedContents,
+		console.GetBill:          always([]console.Bill{cannedBill()}),
+		console.GetOffers:        always(cannedOffers()),
+		console.GetInstances:     always(cannedInstances()),
+		console.GetLogs:          always(console.LogPage{}),
+		console.GetPlan:          always(cannedPlan()),
+		console.GetHealth:        always([]console.Check{{Name: "bus", OK: true, Detail: "5 streams"}}),
+		console.DoSubmit:         always(cannedRunning()),
+		console.DoCancel:         always(cannedRunning()),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/failover/gateway"
 	"github.com/spotferry/spotferry/services/internal/console"
 )
 
@@ -56,6 +57,10 @@ func operated() answers {
 	}
 	a[console.DoBudget] = always(console.Budget{Job: cannedJob, Name: "llama-7b", Limit: 80 * events.Dollar})
 	a[console.DoReap] = a[console.GetReapable]
+	for _, v := range []console.Verb{console.DoPin, console.DoUnpin, console.DoDrop} {
+		a[v] = always(cannedCheckpoints())
+	}
+	a[console.DoCollect] = always(gateway.Collected{Job: cannedJob, Dropped: []string{"e2-s900"}, Objects: 3, Bytes: 5_000_000})
 	return a
 }
 
@@ -96,19 +101,23 @@ func acting() map[string]struct {
 	b := `{"seller":"local","region":"north","zone":"north-b","instance_type":"v100.1","capacity_type":"spot","gang_size":1}`
 	job := string(cannedJob)
 	return map[string]a{
-		"seller hold":    {[]string{"aws"}, console.DoHold, `{"seller":"aws","reason":"because"}`},
-		"seller release": {[]string{"aws"}, console.DoRelease, `{"seller":"aws","reason":"because"}`},
-		"pool hold":      {[]string{"local/north-b/v100.1/spot"}, console.DoHold, `{"pools":[` + b + `],"reason":"because"}`},
-		"pool release":   {[]string{"--zone", "NORTH-B"}, console.DoRelease, `{"pools":[` + b + `],"reason":"because"}`},
-		"freeze":         {nil, console.DoFreeze, `{"reason":"because"}`},
-		"unfreeze":       {nil, console.DoUnfreeze, `{"reason":"because"}`},
-		"job cancel":     {[]string{"llama-7b", "-y"}, console.DoCancel, `{"job":"` + job + `","reason":"because"}`},
-		"job pause":      {[]string{"llama-7b"}, console.DoPause, `{"job":"llama-7b","reason":"because"}`},
-		"job resume":     {[]string{"llama-7b"}, console.DoResume, `{"job":"llama-7b","reason":"because"}`},
-		"job migrate":    {[]string{"llama-7b"}, console.DoMigrate, `{"job":"llama-7b","reason":"because"}`},
-		"job drill":      {[]string{"llama-7b", "-y", "-d", "--deadline", "1m30s"}, console.DoDrill, `{"job":"` + job + `","deadline_s":90,"reason":"because"}`},
-		"budget set":     {[]string{"llama-7b", "$80"}, console.DoBudget, `{"job":"llama-7b","limit":"80.000000","reason":"because"}`},
-		"instance reap":  {[]string{"i-0666", "-y"}, console.DoReap, `{"instances":["i-0666"],"reason":"because"}`},
+		"seller hold":      {[]string{"aws"}, console.DoHold, `{"seller":"aws","reason":"because"}`},
+		"seller release":   {[]string{"aws"}, console.DoRelease, `{"seller":"aws","reason":"because"}`},
+		"pool hold":        {[]string{"local/north-b/v100.1/spot"}, console.DoHold, `{"pools":[` + b + `],"reason":"because"}`},
+		"pool release":     {[]string{"--zone", "NORTH-B"}, console.DoRelease, `{"pools":[` + b + `],"reason":"because"}`},
+		"freeze":           {nil, console.DoFreeze, `{"reason":"because"}`},
+		"unfreeze":         {nil, console.DoUnfreeze, `{"reason":"because"}`},
+		"job cancel":       {[]string{"llama-7b", "-y"}, console.DoCancel, `{"job":"` + job + `","reason":"because"}`},
+		"job pause":        {[]string{"llama-7b"}, console.DoPause, `{"job":"llama-7b","reason":"because"}`},
+		"job resume":       {[]string{"llama-7b"}, console.DoResume, `{"job":"llama-7b","reason":"because"}`},
+		"job migrate":      {[]string{"llama-7b"}, console.DoMigrate, `{"job":"llama-7b","reason":"because"}`},
+		"job drill":        {[]string{"llama-7b", "-y", "-d", "--deadline", "1m30s"}, console.DoDrill, `{"job":"` + job + `","deadline_s":90,"reason":"because"}`},
+		"budget set":       {[]string{"llama-7b", "$80"}, console.DoBudget, `{"job":"llama-7b","limit":"80.000000","reason":"because"}`},
+		"checkpoint pin":   {[]string{"llama-7b", "1060"}, console.DoPin, `{"job":"llama-7b","names":["e2-s1060"],"reason":"because"}`},
+		"checkpoint unpin": {[]string{"llama-7b", "1060"}, console.DoUnpin, `{"job":"llama-7b","names":["e2-s1060"],"reason":"because"}`},
+		"checkpoint rm":    {[]string{"llama-7b", "1000", "-y"}, console.DoDrop, `{"job":"llama-7b","names":["e2-s1000"],"reason":"because"}`},
+		"checkpoint gc":    {[]string{"llama-7b"}, console.DoCollect, `{"job":"llama-7b","reason":"because"}`},
+		"instance reap":    {[]string{"i-0666", "-y"}, console.DoReap, `{"instances":["i-0666"],"reason":"because"}`},
 	}
 }
 

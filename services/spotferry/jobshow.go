@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spotferry/spotferry/failover/gateway"
 	"github.com/spotferry/spotferry/services/internal/console"
 	"github.com/spotferry/spotferry/services/internal/terminal"
 )
@@ -73,9 +74,9 @@ func (d jobDetail) write(p *page, now time.Time) {
 		p.head("Machines")
 		p.table(leasesTable(p, d.Leases))
 	}
-	if len(d.Checkpoints) > 0 {
+	if rows, _ := rowsOf(d.Checkpoints, gateway.Usage{}, false); len(rows) > 0 {
 		p.head("Checkpoints")
-		p.table(checkpointsTable(p, d.Checkpoints))
+		p.table(checkpointsTable(p, rows, now))
 	}
 	if len(d.Moves) > 0 {
 		p.head("Failovers")

@@ -22,6 +22,7 @@ type task struct {
 	given
 	team, project string
 	labels        map[string]string
+	rehearsal     string // file; "": beside the job file, if there is one
 }
 
 // given is what the command line says in place of the file.
@@ -42,6 +43,7 @@ func (t *task) flags(cmd *cobra.Command) {
 	t.given.flags(f)
 	f.StringVar(&t.team, "team", "", "`TEAM` that pays")
 	f.StringVar(&t.project, "project", "", "`PROJECT` that it is for")
+	f.StringVar(&t.rehearsal, "rehearsal", "", "`FILE` of figures that 'spotferry rehearse' has kept (default beside the job file, if there is one)")
 	f.StringToStringVar(&t.labels, "label", nil, "`KEY=VALUE` for the bill; may be repeated")
 }
 
@@ -50,7 +52,7 @@ func planCommand(e *environment) *cobra.Command {
 	var explain bool
 	cmd := &cobra.Command{
 		Use: "plan FILE", Short: "Show what a job would be bought with; nothing is bought", Args: args(1, 1),
-		Long:    "Plan reads a job file and asks the system what it would buy for it now, what that\nwould cost, and how likely it is to end within its budget and deadline. It exits\nwith 5 when that is impossible.",
+		Long:    "Plan reads a job file and asks the system what it would buy for it now, what that\nwould cost, and how likely it is to end within its budget and deadline. It exits\nwith 5 when that is impossible.\n\nFigures that nobody has measured are marked as assumed; 'spotferry rehearse FILE'\nmeasures those that are the job's own.",
 		Example: "  spotferry plan train.yaml\n  spotferry plan train.yaml --explain\n  spotferry plan train.yaml -o json | jq .expected_total",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, job, err := e.prepare(cmd.Context(), args[0], t)
@@ -58,7 +60,7 @@ func planCommand(e *environment) *cobra.Command {
 				return err
 			}
 			defer l.Close()
-			plan, err := ask[console.Plan](cmd.Context(), l, console.GetPlan, job.request)
+			plan, err := e.askPlan(cmd.Context(), l, job)
 			if err != nil {
 				return err
 			}
@@ -76,6 +78,7 @@ func planCommand(e *environment) *cobra.Command {
 // prepared is a job file that was understood, ready to be submitted.
 type prepared struct {
 	request    console.SubmitRequest
+	rehearsed  rehearsalOf
 	workdir    string
 	repository *jobfile.Repository
 	mounts     []jobfile.Mount
@@ -111,7 +114,12 @@ func (e *environment) prepare(ctx context.Context, file string, t task) (*link, 
 		return nil, prepared{}, err
 	}
 	e.warn(job.Warnings)
-	return l, prepared{workdir: job.Workdir, repository: job.Repository, mounts: job.Mounts, secrets: job.Secrets, request: console.SubmitRequest{
+	rehearsed, err := e.rehearsalOf(file, t.rehearsal, job.Spec)
+	if err != nil {
+		l.Close()
+		return nil, prepared{}, err
+	}
+	return l, prepared{rehearsed: rehearsed, workdir: job.Workdir, repository: job.Repository, mounts: job.Mounts, secrets: job.Secrets, request: console.SubmitRequest{
 		ID: e.mint(), Attribution: t.attribution(job), Spec: job.Spec,
 	}}, nil
 }
@@ -205,7 +213,7 @@ func writePlan(p *page, plan console.Plan, job prepared) {
 	if plan.Decision.Detail != "" {
 		p.field("choice", "%s: %s", plan.Decision.Rule, plan.Decision.Detail)
 	}
-	if plan.Possible {
+	if plan.Possible && plan.Expected > 0 {
 		p.field("expected", "%s (%s of the budget %s); nine in ten end below %s", plan.Expected.Dollars(), share(plan.Expected, plan.Budget), plan.Budget.Dollars(), plan.P90.Dollars())
 	}
 	if plan.OnDemand > 0 {
@@ -219,6 +227,7 @@ func writePlan(p *page, plan console.Plan, job prepared) {
 		p.field("deadline", "%s market time, in %s", p.stamp(plan.Deadline), short(plan.Deadline.Sub(plan.Market)))
 	}
 	p.field("certainty", "%s", certainty(plan))
+	writeKnown(p, plan, job)
 	for _, a := range plan.Assumed {
 		p.field("assumed", "%s", a)
 	}
@@ -230,6 +239,8 @@ func certainty(plan console.Plan) string {
 		return "impossible" + labelled(": ", plan.Reason)
 	case plan.Certain:
 		return "budget and deadline hold even at worst"
+	case plan.Probability < 0:
+		return "nobody can tell" + labelled(": ", plan.Reason)
 	}
 	return fmt.Sprintf("%.0f%% likely to end within budget and deadline%s", 100*plan.Probability, labelled(": ", plan.Reason))
 }

@@ -39,7 +39,7 @@ Start the system on this machine with 'spotferry dev', then run a job file.`,
 	root.SetHelpCommandGroupID(groupSystem)
 	root.SetCompletionCommandGroupID(groupSystem)
 
-	root.AddCommand(in(groupJobs, runCommand(e), planCommand(e), jobCommand(e), failoverCommand(e), checkpointCommand(e), specCommand(e), eventsCommand(e))...)
+	root.AddCommand(in(groupJobs, runCommand(e), planCommand(e), rehearseCommand(e), jobCommand(e), failoverCommand(e), checkpointCommand(e), specCommand(e), eventsCommand(e))...)
 	root.AddCommand(in(groupMoney, offersCommand(e), sellerCommand(e), poolCommand(e), instanceCommand(e), freezeCommand(e), unfreezeCommand(e), billCommand(e), budgetCommand(e))...)
 	root.AddCommand(in(groupSystem, devCommands(e)...)...)
 	root.AddCommand(in(groupSystem, credsCommand(e), doctorCommand(e), versionCommand(e))...)

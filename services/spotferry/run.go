@@ -76,7 +76,7 @@ func (e *environment) run(ctx context.Context, file string, o runOptions) error 
 
 // agree shows the plan and gets consent to it, before any money moves.
 func (e *environment) agree(ctx context.Context, l *link, job prepared, acceptRisk bool) error {
-	plan, err := ask[console.Plan](ctx, l, console.GetPlan, job.request)
+	plan, err := e.askPlan(ctx, l, job)
 	if err != nil {
 		return err
 	}

@@ -159,4 +159,4 @@ func (r *Running) Kill(context.Context) error {
 }
 
 // Writing implements agent.Process.
-func (r *Running) Writing(string) (string, error) { return "", nil }
+func (r *Running) Writing(string) ([]string, error) { return nil, nil }

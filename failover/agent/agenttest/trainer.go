@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,6 +26,8 @@ type Trainer struct {
 	StepTime  time.Duration
 	SaveEvery int64         // steps; 0: only when asked, and at the end
 	SaveTime  time.Duration // between the first file of a checkpoint and the last
+	Shards    int           // files of weights, written one after the other; 0: one
+	Bytes     int           // of each, which no two share; 0: a few
 	Keep      int           // 0: all
 	Deaf      bool          // it catches nothing
 	Silent    bool          // it writes no progress
@@ -156,15 +159,37 @@ func digest(step int64) string { return fmt.Sprintf("%064x", step) }
 func (t *Trainer) save(r *Running, step int64) bool {
 	out := r.Getenv("SPOTFERRY_CHECKPOINT_DIR")
 	dir := filepath.Join(out, fmt.Sprintf("checkpoint-%d", step))
-	if os.MkdirAll(dir, 0o755) != nil || os.WriteFile(filepath.Join(dir, "model.safetensors"), Weights(step), 0o644) != nil {
-		return t.wait(r, t.SaveTime) // a full disk
-	}
-	if !t.wait(r, t.SaveTime) {
-		return false
+	shards := max(t.Shards, 1)
+	for i := range shards {
+		if os.MkdirAll(dir, 0o755) != nil || os.WriteFile(filepath.Join(dir, t.shard(i)), t.weights(step, i), 0o644) != nil {
+			return t.wait(r, t.SaveTime) // a full disk
+		}
+		if !t.wait(r, t.SaveTime/time.Duration(shards)) {
+			return false
+		}
 	}
 	replace(filepath.Join(dir, "trainer_state.json"), map[string]any{"global_step": step})
 	t.rotate(out, step)
 	return true
+}
+
+func (t *Trainer) shard(i int) string {
+	if t.Shards <= 1 {
+		return "model.safetensors"
+	}
+	return fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, t.Shards)
+}
+
+func (t *Trainer) weights(step int64, shard int) []byte {
+	if t.Bytes == 0 {
+		return Weights(step)
+	}
+	data := make([]byte, t.Bytes/4*4)
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], uint64(step))
+	binary.LittleEndian.PutUint64(seed[8:], uint64(shard))
+	_, _ = rand.NewChaCha8(seed).Read(data) // it never fails
+	return tensors(data)
 }
 
 func (t *Trainer) rotate(out string, newest int64) {
@@ -183,7 +208,10 @@ func (t *Trainer) rotate(out string, newest int64) {
 
 // Weights returns a small safetensors file whose data depends on the step alone.
 func Weights(step int64) []byte {
-	data := bytes.Repeat(binary.LittleEndian.AppendUint64(nil, uint64(step)), 512)
+	return tensors(bytes.Repeat(binary.LittleEndian.AppendUint64(nil, uint64(step)), 512))
+}
+
+func tensors(data []byte) []byte {
 	header := fmt.Appendf(nil, `{"w":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}`, len(data)/4, len(data))
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), data...)
 }

@@ -103,7 +103,7 @@ func (m *model) fold(_ context.Context, e events.Event) error {
 	case events.JobCommitted:
 		if _, seen := r.commits[f.Checkpoint.Name]; !seen && slices.ContainsFunc(r.job.Commits, func(c events.Checkpoint) bool { return c.Name == f.Checkpoint.Name }) {
 			r.names = append(r.names, f.Checkpoint.Name)
-			r.commits[f.Checkpoint.Name] = Checkpoint{Checkpoint: f.Checkpoint, Committed: e.Time}
+			r.commits[f.Checkpoint.Name] = Checkpoint{Checkpoint: f.Checkpoint, Committed: e.Time, SaveMS: f.SaveMS, UploadMS: f.UploadMS}
 		}
 	case events.JobCheckpointRejected:
 		r.rejected[f.Checkpoint.Name] = f.Path + ": " + f.Detail
@@ -209,16 +209,4 @@ func (r *jobRecord) view(money *ledger.State) Job {
 		v.Closed = j.Closed && a.Reserved == 0 // the last charge comes a moment after the last machine
 	}
 	return v
-}
-
-func (r *jobRecord) checkpoints() []Checkpoint {
-	newest := r.job.Newest()
-	out := make([]Checkpoint, 0, len(r.names))
-	for _, n := range r.names {
-		c := r.commits[n]
-		c.Rejected = r.rejected[n]
-		c.Newest = newest != nil && newest.Name == n
-		out = append(out, c)
-	}
-	return out
 }

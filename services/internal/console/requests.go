@@ -25,19 +25,24 @@ const (
 	GetFailoverEvents Verb = "failover-events"
 	GetDecision       Verb = "decision"
 	GetCheckpoints    Verb = "checkpoints"
-	GetBill           Verb = "bill"
-	GetOffers         Verb = "offers"
-	GetInstances      Verb = "instances"
-	GetLogs           Verb = "logs"
-	GetPlan           Verb = "plan"
-	GetHealth         Verb = "health"
-	GetOps            Verb = "ops"
-	GetSellers        Verb = "sellers"
-	GetPools          Verb = "pools"
-	GetBudget         Verb = "budget"
-	GetReapable       Verb = "reapable"
-	GetDrill          Verb = "drill-cost"
-	GetSecretsKey     Verb = "secrets-key"
+	// About checkpoints in the store, with a CheckpointQuery each.
+	GetCheckpoint       Verb = "checkpoint"        // one's contents
+	GetCheckpointUse    Verb = "checkpoint-use"    // of the store
+	GetCheckpointAccess Verb = "checkpoint-access" // to read them
+	GetCollectable      Verb = "checkpoint-gc-plan"
+	GetBill             Verb = "bill"
+	GetOffers           Verb = "offers"
+	GetInstances        Verb = "instances"
+	GetLogs             Verb = "logs"
+	GetPlan             Verb = "plan"
+	GetHealth           Verb = "health"
+	GetOps              Verb = "ops"
+	GetSellers          Verb = "sellers"
+	GetPools            Verb = "pools"
+	GetBudget           Verb = "budget"
+	GetReapable         Verb = "reapable"
+	GetDrill            Verb = "drill-cost"
+	GetSecretsKey       Verb = "secrets-key"
 
 	DoSubmit   Verb = "submit"
 	DoCancel   Verb = "cancel"
@@ -49,6 +54,10 @@ const (
 	DoRelease  Verb = "release"
 	DoFreeze   Verb = "freeze"
 	DoUnfreeze Verb = "unfreeze"
+	DoPin      Verb = "checkpoint-pin"
+	DoUnpin    Verb = "checkpoint-unpin"
+	DoDrop     Verb = "checkpoint-rm"
+	DoCollect  Verb = "checkpoint-gc"
 	DoBudget   Verb = "budget-set"
 	DoReap     Verb = "reap"
 )
@@ -98,6 +107,8 @@ type SubmitRequest struct {
 	Spec        events.JobSpec     `json:"spec"`
 	// Secrets are the values of Spec.Secrets, packed and sealed to GetSecretsKey's key.
 	Secrets *events.Sealed `json:"secrets,omitempty"`
+	// Rehearsed takes the place of what a plan would assume; nothing else looks at it.
+	Rehearsed *Rehearsed `json:"rehearsed,omitempty"`
 }
 
 // CancelRequest ends a job.

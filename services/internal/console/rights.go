@@ -38,10 +38,12 @@ func verbs() map[Verb]right {
 		GetReapable: {Viewer, false}, GetDrill: {Viewer, false}, GetSecretsKey: {Operator, false},
 		GetFailoverList: {Viewer, false}, GetFailover: {Viewer, false}, GetFailoverStats: {Viewer, false},
 		GetFailoverEvents: {Viewer, false}, GetDecision: {Viewer, false},
+		GetCheckpoint: {Viewer, false}, GetCheckpointUse: {Viewer, false}, GetCollectable: {Viewer, false}, GetCheckpointAccess: {Operator, false},
 
 		DoSubmit: {Operator, true}, DoCancel: {Operator, true}, DoPause: {Operator, true}, DoResume: {Operator, true},
 		DoMigrate: {Operator, true}, DoDrill: {Operator, true}, DoHold: {Operator, true}, DoRelease: {Operator, true},
 		DoFreeze: {Operator, true}, DoUnfreeze: {Operator, true},
+		DoPin: {Operator, true}, DoUnpin: {Operator, true}, DoDrop: {Operator, true}, DoCollect: {Operator, true},
 		DoBudget: {Admin, true}, DoReap: {Admin, true},
 	}
 }

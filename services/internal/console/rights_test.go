@@ -23,9 +23,9 @@ import (
 // refused by name of the role that it takes; what it may, gets past that.
 func TestWhoMayAskWhat(t *testing.T) {
 	want := map[Role]string{
-		Viewer: "bill budget checkpoints clock decision drill-cost events failover failover-events failover-list failover-stats failovers " +
+		Viewer: "bill budget checkpoint checkpoint-gc-plan checkpoint-use checkpoints clock decision drill-cost events failover failover-events failover-list failover-stats failovers " +
 			"health instances job jobs logs offers ops plan pools reapable sellers",
-		Operator: "cancel drill freeze hold migrate pause release resume secrets-key submit unfreeze",
+		Operator: "cancel checkpoint-access checkpoint-gc checkpoint-pin checkpoint-rm checkpoint-unpin drill freeze hold migrate pause release resume secrets-key submit unfreeze",
 		Admin:    "budget-set reap",
 	}
 	served(t, nil, func(t *testing.T, d *desk) {

@@ -29,11 +29,13 @@ type Config struct {
 	Logs    LogReader
 	Mark    string  // of this installation, on its machines; "": none is ever reaped
 	Secrets secrets // nil: no job with secrets is taken
-	Plan    func(ctx context.Context, r SubmitRequest) (Plan, error)
-	Health  func(ctx context.Context) []Check
-	Now     func() events.Moment
-	Version string
-	Logger  *zap.Logger
+	// Checkpoints is whoever has the checkpoint store. nil: what needs it is refused.
+	Checkpoints checkpoints
+	Plan        func(ctx context.Context, r SubmitRequest) (Plan, error)
+	Health      func(ctx context.Context) []Check
+	Now         func() events.Moment
+	Version     string
+	Logger      *zap.Logger
 	// Newest is the position of the newest event in the log. A read waits until the model has come
 	// that far, so that what one replica has just written every replica shows. nil: it does not wait.
 	Newest func(ctx context.Context) (uint64, error)
@@ -144,6 +146,8 @@ func (s *Server) route(ctx context.Context, subject string, body []byte) (any, e
 		return asked(body, func(q FailoverQuery) (FailoverReport, error) { return s.failover(ctx, q) })
 	case GetFailovers, GetFailoverList, GetFailoverStats, GetFailoverEvents, GetDecision:
 		return asked(body, func(q FailoverQuery) (any, error) { return s.answerFailovers(verb, q) })
+	case GetCheckpoint, GetCheckpointUse, GetCheckpointAccess, GetCollectable:
+		return asked(body, func(q CheckpointQuery) (any, error) { return s.askStore(ctx, verb, q) })
 	case GetDrill:
 		return asked(body, func(r DrillRequest) (Drill, error) { return s.drillCost(ctx, r) })
 	}
@@ -173,6 +177,10 @@ func (s *Server) do(ctx context.Context, who asker, verb Verb, body []byte) (any
 		return asked(body, func(r FreezeRequest) (Ops, error) { return s.freeze(ctx, who, r) })
 	case DoUnfreeze:
 		return asked(body, func(r FreezeRequest) (Ops, error) { return s.unfreeze(ctx, who, r) })
+	case DoPin, DoUnpin, DoDrop:
+		return asked(body, func(r CheckpointRequest) ([]Checkpoint, error) { return s.retain(ctx, who, verb, r) })
+	case DoCollect:
+		return asked(body, func(r CollectRequest) (any, error) { return s.collect(ctx, who, r) })
 	case DoBudget:
 		return asked(body, func(r BudgetRequest) (Budget, error) { return s.setBudget(ctx, who, r) })
 	case DoReap:
@@ -211,7 +219,7 @@ func (s *Server) get(ctx context.Context, verb Verb, q Query) (any, error) {
 	case GetEvents:
 		return s.events(q)
 	case GetCheckpoints:
-		return with(s, q.Job, func(r *jobRecord) ([]Checkpoint, error) { return r.checkpoints(), nil })
+		return with(s, q.Job, func(r *jobRecord) ([]Checkpoint, error) { return r.checkpoints(s.cfg.Now().Control), nil })
 	case GetBill:
 		return s.bills(ctx, q.Job)
 	case GetOffers:

@@ -60,7 +60,7 @@ func Summary(f events.Fact) string {
 		r := f.Record
 		return fmt.Sprintf("#%d %s: %s to %s, %d steps lost (%s)", r.N, r.Cause, r.From.Pool.Zone, r.To.Pool.Zone, r.LostSteps, r.LostCost.Dollars())
 	}
-	for _, words := range []string{handsSummary(f), opsSummary(f)} {
+	for _, words := range []string{handsSummary(f), retainSummary(f), opsSummary(f)} {
 		if words != "" {
 			return words
 		}
@@ -88,6 +88,24 @@ func handsSummary(f events.Fact) string {
 		return fmt.Sprintf("%d lines of %s are kept", len(f.Lines), f.Lease)
 	case events.JobFailoverRefined:
 		return fmt.Sprintf("#%d was %s: %s", f.N, f.Cause, f.Detail)
+	}
+	return ""
+}
+
+// retainSummary is about which checkpoints are kept.
+func retainSummary(f events.Fact) string {
+	switch f := f.(type) {
+	case events.JobCheckpointPinned:
+		what := map[bool]string{true: "is pinned", false: "is not pinned any more"}[f.Pinned]
+		if f.Holder != "" {
+			what = map[bool]string{true: "is being restored", false: "is not being restored any more"}[f.Pinned]
+		}
+		return said(f.Name+" "+what, f.By, f.Reason)
+	case events.JobCheckpointsDropped:
+		if len(f.Names) == 1 {
+			return said(f.Names[0]+" is dropped", f.By, f.Reason)
+		}
+		return said(fmt.Sprintf("%d checkpoints are dropped", len(f.Names)), f.By, f.Reason)
 	}
 	return ""
 }

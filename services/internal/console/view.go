@@ -63,8 +63,13 @@ type Entry struct {
 type Checkpoint struct {
 	events.Checkpoint
 	Committed time.Time `json:"committed"`
+	SaveMS    int64     `json:"save_ms"`
+	UploadMS  int64     `json:"upload_ms"`
 	Rejected  string    `json:"rejected,omitempty"` // why a restore refused it
 	Newest    bool      `json:"newest"`
+
+	Dropped *CheckpointDrop `json:"dropped,omitempty"` // it is gone
+	Pins    []CheckpointPin `json:"pins,omitempty"`    // in force
 }
 
 // Bill is a job's statement.
@@ -139,6 +144,7 @@ type Plan struct {
 	Market      time.Time       `json:"market_time"`
 	Deadline    time.Time       `json:"market_deadline,omitzero"`
 	Assumed     []string        `json:"assumed,omitempty"`
+	Figures     []Figure        `json:"figures,omitempty"` // what it was made from besides prices and risk
 }
 
 // Check is one line of doctor.

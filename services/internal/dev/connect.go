@@ -15,7 +15,9 @@ import (
 	"github.com/spotferry/spotferry/failover"
 	"github.com/spotferry/spotferry/services/internal/console"
 	"github.com/spotferry/spotferry/services/internal/installation"
+	"github.com/spotferry/spotferry/services/internal/plane"
 	"github.com/spotferry/spotferry/services/internal/process"
+	"github.com/spotferry/spotferry/services/internal/storage"
 )
 
 // Session is a person's connection to a running system, or to a state directory
@@ -109,8 +111,13 @@ func (l layout) read(ctx context.Context, st state) (*Session, error) {
 	}
 	now := func() events.Moment { return st.Clock.Moment(time.Now()) }
 	bus := process.Bus{Log: s.log}
+	if s.store, err = storage.Open(ctx, l.storeURL(st), s.cfg.Logger); err != nil {
+		s.close()
+		return nil, fmt.Errorf("opening the checkpoint store: %w", err)
+	}
+	book := failover.NewBook(s.log, now)
 	server := console.New(console.Config{
-		Log: s.log, Signals: bus, Book: failover.NewBook(s.log, now), Money: ledger.NewBook(s.log, "/spotferry/console", time.Now),
+		Log: s.log, Signals: bus, Book: book, Checkpoints: plane.StoreReader(book, s.store.Store, s.store.Grant, st.Timers(), now), Money: ledger.NewBook(s.log, "/spotferry/console", time.Now),
 		Org: events.OrgID(st.Org), Offers: func() []console.Offer { return nil }, Logs: bus, ReadOnly: true, Now: now, Logger: zap.NewNop(),
 		Plan: func(context.Context, console.SubmitRequest) (console.Plan, error) {
 			return console.Plan{}, console.NotServing()

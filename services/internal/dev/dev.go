@@ -18,11 +18,11 @@ import (
 	"github.com/spotferry/spotferry/bidder/provider/local"
 	"github.com/spotferry/spotferry/bidder/provider/remote"
 	"github.com/spotferry/spotferry/bidder/trace"
-	"github.com/spotferry/spotferry/checkpoint/store/dir"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
 	"github.com/spotferry/spotferry/services/internal/console"
 	"github.com/spotferry/spotferry/services/internal/plane"
+	"github.com/spotferry/spotferry/services/internal/storage"
 	"github.com/spotferry/spotferry/services/internal/tracing"
 )
 
@@ -39,6 +39,7 @@ type Config struct {
 	Market trace.Spec // zero: a seeded model; the directory of a recorded one is absolute
 	Scale  int64      // market seconds in a second; 0: 1
 	Divide int        // of the default timers; 0: 1
+	Store  string     // URL of the checkpoint store, see package storage; "": a directory in Dir
 
 	Admin       string // host:port of /metrics, /livez and /readyz; "": none
 	EvidenceDir string // absolute; where the parts leave evidence, "" for nowhere
@@ -93,7 +94,7 @@ type system struct {
 	bus      *natsbus.Embedded
 	operator *natsbus.Operator
 	conns    []*nats.Conn
-	store    *dir.Store
+	store    *storage.Opened
 	log      *natsbus.Log
 	marks    *natsbus.HighWater
 	local    *local.Seller
@@ -119,7 +120,7 @@ func (s *system) open(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.store, err = dir.Open(dir.Config{Path: s.layout.path("store"), Now: s.cfg.Now}); err != nil {
+	if s.store, err = storage.Open(ctx, s.layout.storeURL(s.state), s.cfg.Logger); err != nil {
 		return fmt.Errorf("opening the checkpoint store: %w", err)
 	}
 	if err := s.openAdmin(); err != nil {
@@ -207,7 +208,7 @@ func (s *system) openPlane() error {
 	}
 	s.plane, err = plane.New(plane.Config{
 		Conn: s.conns[0], Log: s.log, Operator: s.operator, Accounts: natsbus.NewAccounts(s.operator, pusher),
-		Store: s.store, Grant: events.StoreGrant{Kind: "dir", Path: s.layout.path("store")},
+		Store: s.store.Store, Signer: s.store.Signer, Grant: s.store.Grant,
 		Sellers: map[string]provider.Provider{sellerName: provider.Stack(client, provider.StackConfig{Seller: sellerName, Limit: provider.LimitConfig{PerSecond: 200, Burst: 200}, Metrics: s.admin.sellers()})},
 		Clock:   s.state.Clock, Timers: s.state.Timers(), Poll: s.state.Poll(), URL: s.bus.URL(), URLFile: s.bus.URLFile(),
 		Org: events.OrgID(s.state.Org), Mark: s.state.Mark, Now: s.cfg.Now, Version: s.cfg.Version, Logger: s.cfg.Logger, Registerer: s.admin.registerer(),

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -56,7 +57,7 @@ func newState(cfg Config) (state, error) {
 	terms, err := installation.NewTerms(cfg.Now(), installation.Wish{
 		Version: cfg.Version, Org: org, Seller: sellerName, Market: cfg.Market, Scale: cfg.Scale, Divide: cfg.Divide,
 	})
-	return state{Format: stateFormat, Terms: terms}, err
+	return state{Format: stateFormat, Terms: terms, Store: cfg.Store}, err
 }
 
 // agrees refuses to run a state on other terms than it was made with.
@@ -71,6 +72,8 @@ func (cfg Config) agrees(st state) error {
 		was = fmt.Sprintf("scale %d", st.Clock.Scale)
 	case cfg.Divide != 0 && cfg.Divide != st.Divide:
 		was = fmt.Sprintf("timers divided by %d", st.Divide)
+	case cfg.Store != "" && cfg.Store != st.Store:
+		was = fmt.Sprintf("the store %q", cmp.Or(st.Store, "store"))
 	default:
 		return nil
 	}

@@ -25,7 +25,7 @@ func openInstallation(ctx context.Context, i *installation.Installation, err err
 		if err != nil {
 			return nil, err
 		}
-		return &Session{Client: client, StoreDir: i.Grant().Path, Org: events.OrgID(i.Org), close: end}, nil
+		return &Session{Client: client, StoreDir: i.StoreDir(), Org: events.OrgID(i.Org), close: end}, nil
 	})
 }
 
@@ -33,7 +33,7 @@ func openInstallation(ctx context.Context, i *installation.Installation, err err
 func storeOf(dir string) (org, path string, err error) {
 	i, err := installation.Load(filepath.Join(dir, installation.File))
 	if err == nil {
-		return i.Org, i.Grant().Path, nil
+		return i.Org, i.StoreDir(), nil
 	}
 	if !errors.Is(err, installation.ErrNone) {
 		return "", "", err

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,9 +38,13 @@ const (
 type state struct {
 	Format int `json:"format"`
 	installation.Terms
+	Store string `json:"store,omitempty"` // URL of the checkpoint store; "": a directory here
 }
 
 type layout struct{ dir string }
+
+// storeURL is where the checkpoint store is; see package storage.
+func (l layout) storeURL(st state) string { return cmp.Or(st.Store, "dir:"+l.path("store")) }
 
 func (l layout) path(name string) string { return filepath.Join(l.dir, name) }
 

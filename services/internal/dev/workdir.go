@@ -45,7 +45,7 @@ func StoreWorkdir(ctx context.Context, stateDir string, pack func(io.Writer) err
 	}
 	defer store.Close()
 	hash := hex.EncodeToString(h.Sum(nil))
-	a = events.Archive{Object: fmt.Sprintf("v1/%s/workdirs/%s/%s.tar", org, hash[:2], hash), Hash: hash, Bytes: size}
+	a = events.Archive{Object: fmt.Sprintf("v1/%s/inputs/%s/%s.tar", org, hash[:2], hash), Hash: hash, Bytes: size}
 	if err := store.Put(ctx, a.Object, f, size); err != nil && !errors.Is(err, checkpoint.ErrExists) {
 		return a, err
 	}

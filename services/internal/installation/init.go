@@ -20,6 +20,7 @@ type Config struct {
 	Wish
 	BusURL   string // of a bus that others run; "": our own on this machine, wherever it listens
 	Listen   string // host:port of a stock nats-server; "127.0.0.1:4222"
+	Store    string // URL of the checkpoint store, see package storage; "": a directory in Dir
 	Replicas int    // of each stream; 1
 	Admin    string // the person who gets credentials; "admin"
 	Now      func() time.Time
@@ -84,6 +85,9 @@ func (c Config) draw(dir string) (*Installation, error) {
 	i := &Installation{
 		Format: format, Terms: terms, Waits: waitsOf(terms.Timers()), Every: Span(terms.Poll()),
 		Bus: Bus{URL: c.BusURL}, Store: Store{Kind: "dir", Path: storeDir}, Sellers: []string{c.Seller}, Replicas: max(c.Replicas, 1), dir: dir,
+	}
+	if c.Store != "" {
+		i.Store = Store{Kind: "url", URL: c.Store}
 	}
 	if c.BusURL == "" {
 		i.Bus.URLFile = natsbus.URLFile(BusDir)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
+	"github.com/spotferry/spotferry/services/internal/storage"
 )
 
 const (
@@ -42,8 +43,9 @@ type Bus struct {
 
 // Store says where checkpoints go.
 type Store struct {
-	Kind string `json:"kind"` // "dir"
-	Path string `json:"path"`
+	Kind string `json:"kind"` // "dir", or "url"
+	Path string `json:"path,omitempty"`
+	URL  string `json:"url,omitempty"` // see package storage
 }
 
 // ErrNone says that a directory holds no installation.
@@ -84,10 +86,16 @@ func (i *Installation) Validate() error {
 		return errors.New("mark is missing: machines could not be told from another installation's")
 	case (i.Bus.URL == "") == (i.Bus.URLFile == ""):
 		return errors.New("bus: give url, or url_file")
+	case i.Store.Kind == "url":
+		if err := storage.Validate(i.Store.URL); err != nil {
+			return err
+		}
 	case i.Store.Kind != "dir":
-		return fmt.Errorf("store.kind %q: use dir", i.Store.Kind)
+		return fmt.Errorf("store.kind %q: use dir, or url", i.Store.Kind)
 	case i.Store.Path == "":
 		return errors.New("store.path is missing")
+	}
+	switch {
 	case i.Every <= 0:
 		return errors.New("poll: give a duration, such as 5s")
 	case i.Replicas < 1 || i.Replicas > 5:
@@ -118,9 +126,20 @@ func (i *Installation) Timers() events.Timers { return i.Waits.timers() }
 // Poll is how often sellers are asked.
 func (i *Installation) Poll() time.Duration { return time.Duration(i.Every) }
 
-// Grant is what agents are told of the store.
-func (i *Installation) Grant() events.StoreGrant {
-	return events.StoreGrant{Kind: i.Store.Kind, Path: i.Path(i.Store.Path)}
+// StoreDir is the checkpoint store's directory; "" when it is not one of this machine's.
+func (i *Installation) StoreDir() string {
+	if i.Store.Kind == "url" {
+		return ""
+	}
+	return i.Path(i.Store.Path)
+}
+
+// StoreURL is where the checkpoint store is; see package storage.
+func (i *Installation) StoreURL() string {
+	if i.Store.Kind == "url" {
+		return i.Store.URL
+	}
+	return "dir:" + i.Path(i.Store.Path)
 }
 
 // Reach fills in where the bus is.

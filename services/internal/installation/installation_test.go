@@ -41,7 +41,7 @@ func TestAnInstallationIsReadAsItWasMade(t *testing.T) {
 	if want := events.DefaultTimers().Divide(10); again.Timers() != want || again.Poll() != 500*time.Millisecond {
 		t.Errorf("timers %+v, poll %s; want %+v", again.Timers(), again.Poll(), want)
 	}
-	if again.Grant().Path != filepath.Join(i.Dir(), "store") || !again.Sells("local") || again.Org != "main" || again.Mark == "" {
+	if again.StoreDir() != filepath.Join(i.Dir(), "store") || !again.Sells("local") || again.Org != "main" || again.Mark == "" {
 		t.Errorf("%+v", again)
 	}
 }

@@ -11,6 +11,7 @@ import (
 const (
 	SubjectBootstrap = "sf.gateway.bootstrap" // a machine's user data, of the gateway
 	SubjectPlan      = "sf.bidder.plan"       // what a job would be bought with, of the bidder
+	SubjectStore     = "sf.gateway.store"     // what is in the checkpoint store, of the gateway
 )
 
 const (
@@ -38,12 +39,12 @@ func programs(sellers []string) []program {
 		{"failover", natsbus.Rights{Publish: []string{events.FilterJobs}}},
 		{"gateway", natsbus.Rights{
 			Publish:   []string{events.FilterJobs, events.FilterSignals, events.SubjectLog + ">", "down.>"},
-			Subscribe: []string{"agent.>", SubjectBootstrap},
+			Subscribe: []string{"agent.>", SubjectBootstrap, SubjectStore},
 			Buckets:   []string{"sf_bootstrap", "sf_secrets"},
 		}},
 		{"ledger", natsbus.Rights{Publish: []string{events.FilterMoney}}},
 		{"console", natsbus.Rights{
-			Publish:   []string{events.FilterJobs, events.FilterMoney, subjectOps, subjectSellers + "*.list", subjectSellers + "*.metered", subjectSellers + "*.capabilities", SubjectPlan},
+			Publish:   []string{events.FilterJobs, events.FilterMoney, subjectOps, subjectSellers + "*.list", subjectSellers + "*.metered", subjectSellers + "*.capabilities", SubjectPlan, SubjectStore},
 			Subscribe: []string{"sf.api.>"},
 			Buckets:   []string{"sf_secrets"}, // sealed: what it keeps there it cannot open
 		}},

@@ -215,7 +215,7 @@ func TestReadPolicyValues(t *testing.T) {
 		{"a deadline may be relative", "deadline: +1d12h", func(p events.Policy) any { return p.Deadline }, now.Market.Add(36 * time.Hour)},
 		{"a deadline may have an offset", "deadline: 2030-02-01T02:30:00+01:00", func(p events.Policy) any { return p.Deadline }, time.Date(2030, 2, 1, 1, 30, 0, 0, time.UTC)},
 		{"Z and +00:00 are the same", "deadline: 2030-02-01T02:30:00Z", func(p events.Policy) any { return p.Deadline }, time.Date(2030, 2, 1, 2, 30, 0, 0, time.UTC)},
-		{"an automatic interval is the trainer's own rhythm", "checkpoint: {interval: auto}", func(p events.Policy) any { return p.Checkpoint.IntervalS }, int64(0)},
+		{"an automatic interval is left to the agent", "checkpoint: {interval: auto}", func(p events.Policy) any { return p.Checkpoint.IntervalAuto }, true},
 		{"an automatic framework is detected", "checkpoint: {framework: auto}", func(p events.Policy) any { return p.Checkpoint.Framework }, ""},
 		{"a signal may be short", "checkpoint: {on_notice: {signal: TERM}}", func(p events.Policy) any { return p.Checkpoint.Signal }, "SIGTERM"},
 		{"a job without progress is stalled after so long", "progress_timeout: 45m", func(p events.Policy) any { return p.ProgressTimeoutS }, int64(2700)},

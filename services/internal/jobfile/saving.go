@@ -34,7 +34,8 @@ func (r *reader) readCheckpointDir(path string, n *yaml.Node) {
 }
 
 func (r *reader) readInterval(path string, n *yaml.Node) {
-	if s, ok := r.text(path, n); !ok || s == "auto" {
+	s, ok := r.text(path, n)
+	if r.job.Spec.Policy.Checkpoint.IntervalAuto = s == "auto"; !ok || s == "auto" {
 		return
 	}
 	if d, ok := r.span(path, n, time.Second, 24*time.Hour); ok {

@@ -82,7 +82,7 @@ func shapes() map[string]shape {
 
 		"policy.checkpoint":                  {about: "Where the trainer saves, how often, and what tells it to."},
 		"policy.checkpoint.dir":              {about: "Below the job's own directory; checkpoints if absent.", of: object{"type": "string", "pattern": `^[^/].*$`, "not": object{"pattern": `^\.?/*$|^\.\.(/|$)`}}},
-		"policy.checkpoint.interval":         {about: "Between saves; auto is the trainer's own rhythm.", of: either(object{"const": "auto"}, span)},
+		"policy.checkpoint.interval":         {about: "Between saves; auto is chosen from what a save costs and how often such machines are taken back.", of: either(object{"const": "auto"}, span)},
 		"policy.checkpoint.framework":        {about: "How checkpoints look.", of: words("auto", "hf", "plain")},
 		"policy.checkpoint.marker":           {about: "plain: the file that is written last.", of: object{"type": scalarTypes(), "pattern": `^[^/]+$`, "not": object{"enum": []any{".", ".."}}}},
 		"policy.checkpoint.keep":             {about: "Committed checkpoints that are kept; 3.", of: number(1, 1000)},

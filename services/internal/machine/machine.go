@@ -36,6 +36,10 @@ type AgentConfig struct {
 	Dir      string // for the job; "": $SPOTFERRY_MACHINE_DIR
 	Getenv   func(string) string
 	Log      *zap.Logger
+
+	// Adjust, if set, has the last word on what the agent is made of: a test stands
+	// between it and its store or the gateway.
+	Adjust func(*agent.Config)
 }
 
 // Agent supervises one trainer until its machine or its job ends. It is nil too when
@@ -68,7 +72,7 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	}
 	// Looks at the machine keep pace with heartbeats, so that a system with short timers notices in time.
 	beat := boot.Timers.Heartbeat
-	err = agent.Run(ctx, agent.Config{
+	cfg := agent.Config{
 		Bootstrap: boot, Dir: c.Dir, Control: bus, Metadata: md, Processes: processes, Executable: exe, Env: os.Environ(),
 		NoticeEvery: between(20*time.Millisecond, beat/10, 500*time.Millisecond),
 		WatchEvery:  between(20*time.Millisecond, beat/10, 150*time.Millisecond),
@@ -82,7 +86,11 @@ func Agent(ctx context.Context, c AgentConfig) error {
 		NvidiaSMI:   nvidiaSMI(c.Getenv),
 		SharedGPUs:  c.Getenv(agent.MetadataEndpointVariable) != "" && c.Getenv(nvidiaSMIVariable) == "", // a local machine is processes of ours
 		Log:         c.Log,
-	})
+	}
+	if c.Adjust != nil {
+		c.Adjust(&cfg)
+	}
+	err = agent.Run(ctx, cfg)
 	c.Log.Info("agent ended", zap.Error(err))
 	if errors.Is(err, agent.ErrFenced) {
 		return nil

@@ -76,15 +76,20 @@ const futures = 200
 // deadline and budget. Nothing is written and nothing is bought.
 func (b *Bidder) plan(ctx context.Context, r console.SubmitRequest) (console.Plan, error) {
 	now := b.moment()
+	k := b.knowledge(r)
+	var work console.Figure
+	r.Spec, work = k.sized(r.Spec)
 	prospect, err := b.service.Prospect(ctx, b.Org, r.Spec, now)
 	if err != nil {
 		return console.Plan{}, err
 	}
+	figures := append([]console.Figure{work}, k.apply(&prospect.Inputs)...)
 	v := bidder.Forecast(prospect, futures, 1)
 	out := console.Plan{
 		Possible: v.Possible, Certain: v.Certain, Probability: v.Probability, Reason: v.Reason, Decision: v.Decision,
 		Cheapest: v.Cheapest, Fastest: v.Fastest.Hours(), Expected: v.Expected, P90: v.P90, OnDemand: v.OnDemand,
 		Budget: r.Spec.Policy.Budget, Market: now.Market, Deadline: r.Spec.Policy.Deadline,
+		Figures: figures,
 		Assumed: []string{"prices stay as they are", "reclaims come as often as measured here, or as the recorded markets' median where nothing was"},
 	}
 	if len(r.Spec.Policy.Work.HoursOnS) == 0 {

@@ -24,15 +24,15 @@ type plans = func(ctx context.Context, r console.SubmitRequest) (console.Plan, e
 // NewConsole builds a console that runs alone and asks a bidder for plans. It needs Sellers, Mark and Poll.
 func NewConsole(cfg Config) *Console {
 	g := newGround(cfg, true)
-	return newConsole(g, g.remotePlan)
+	return newConsole(g, g.remotePlan, remoteStore{g})
 }
 
-func newConsole(g *ground, plan plans) *Console {
+func newConsole(g *ground, plan plans, store store) *Console {
 	c := &Console{ground: g}
 	cfg := console.Config{
 		Log: g.Log, Signals: g.bus, Book: g.jobs, Money: g.money, Org: g.Org, Offers: c.offers, Sellers: g.Sellers, Mark: g.Mark,
-		Secrets: natsbus.NewSecrets(g.Log.JetStream()),
-		Logs:    g.bus, Plan: plan, Health: c.health, Now: g.moment, Version: g.Version, Logger: g.Logger.Named("console"),
+		Secrets: natsbus.NewSecrets(g.Log.JetStream()), Checkpoints: store,
+		Logs: g.bus, Plan: plan, Health: c.health, Now: g.moment, Version: g.Version, Logger: g.Logger.Named("console"),
 	}
 	if g.apart {
 		cfg.Newest = func(ctx context.Context) (uint64, error) { return g.Log.Newest(ctx, natsbus.StreamJobs) }

@@ -27,11 +27,17 @@ type Gateway struct {
 func NewGateway(cfg Config) *Gateway { return newGateway(newGround(cfg, true)) }
 
 func newGateway(g *ground) *Gateway {
+	var metrics *gateway.Metrics
+	if g.Registerer != nil {
+		metrics = gateway.NewMetrics(g.Registerer)
+	}
 	return &Gateway{g, gateway.New(gateway.Config{
 		Log: g.Log, Book: g.jobs, Accounts: accounts{g.Operator, g.Accounts, g.Now, g.Timers}, Signals: g.bus, Vault: &vault{js: g.Log.JetStream()},
 		Secrets: natsbus.NewSecrets(g.Log.JetStream()), Keys: g.Operator,
 		Store: g.Store, Grant: g.Grant, Timers: g.Timers, URL: g.URL, URLFile: g.URLFile,
 		Now: g.moment, Control: g.Clock.Control, Push: g.push, Logger: g.Logger.Named("gateway"),
+		Workers: min(g.Parallel, 8), Collection: g.Collection, Metrics: metrics, Turn: func() { g.Turn("collector") },
+		Signer: g.Signer, TenantKey: g.TenantKey,
 	})}
 }
 
@@ -51,7 +57,7 @@ func (w *Gateway) Run(ctx context.Context) error { return together(ctx, w.runs()
 func (w *Gateway) runs() []func(context.Context) error {
 	runs := []func(context.Context) error{w.gateway.Run, w.serveAgents}
 	if w.apart {
-		runs = append(runs, w.serveBidders)
+		runs = append(runs, w.serveBidders, w.serveConsoles)
 	}
 	return runs
 }

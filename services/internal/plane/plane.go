@@ -21,8 +21,10 @@ import (
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/bidder/trace"
 	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/checkpoint/chunk"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
+	"github.com/spotferry/spotferry/failover/gateway"
 	"github.com/spotferry/spotferry/services/internal/process"
 )
 
@@ -46,8 +48,13 @@ type Config struct {
 	Accounts *natsbus.Accounts
 	Store    checkpoint.Store
 	Grant    events.StoreGrant
-	URL      string // of the bus, as agents dial it
-	URLFile  string // optional
+	// Collection is how checkpoints leave the store; its zero value is the defaults.
+	Collection gateway.Collection
+	Signer     checkpoint.Signer // of a store of kind "signed"
+	// TenantKey returns the key that an organisation's checkpoints are encrypted with, or false. nil: none is.
+	TenantKey func(ctx context.Context, org events.OrgID) (chunk.Key, bool, error)
+	URL       string // of the bus, as agents dial it
+	URLFile   string // optional
 
 	// Registerer takes the services' metrics. nil: they are not measured.
 	Registerer prometheus.Registerer
@@ -92,7 +99,7 @@ func New(cfg Config) (*Plane, error) {
 	if p.bidder, err = newBidder(g, p.gateway.Bootstrap); err != nil {
 		return nil, err
 	}
-	p.console = newConsole(g, p.bidder.plan)
+	p.console = newConsole(g, p.bidder.plan, p.gateway.gateway)
 	return p, nil
 }
 

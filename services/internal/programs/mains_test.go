@@ -22,7 +22,11 @@ func TestEveryProgramHasItsMain(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if want := fmt.Sprintf("func main() { programs.Main(%q) }\n", p.Name); !strings.HasSuffix(string(b), want) {
+		with := ""
+		if p.Name == "gateway" {
+			with = ", google(), azures()" // their SDKs are linked nowhere else
+		}
+		if want := fmt.Sprintf("func main() { programs.Main(%q%s) }\n", p.Name, with); !strings.HasSuffix(string(b), want) {
 			t.Errorf("services/%s/main.go does not end with %q", p.Name, want)
 		}
 	}

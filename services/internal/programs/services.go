@@ -10,12 +10,12 @@ import (
 
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/bidder/provider/remote"
-	"github.com/spotferry/spotferry/checkpoint/store/dir"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
 	"github.com/spotferry/spotferry/services/internal/figures"
 	"github.com/spotferry/spotferry/services/internal/plane"
 	"github.com/spotferry/spotferry/services/internal/process"
+	"github.com/spotferry/spotferry/services/internal/storage"
 )
 
 // spread draws what retries of many programs are spread by.
@@ -34,6 +34,7 @@ type service struct {
 	operator      bool // it mints and pushes accounts
 	traces        bool // it tells the failovers' traces
 	figures       []figures.Set
+	stores        []storage.Scheme
 	build         func(plane.Config) (plane.Part, error)
 }
 
@@ -91,7 +92,7 @@ func (s service) assemble(ctx context.Context, r *runtime, operator string) (par
 		}
 	}
 	if s.operator {
-		if err := r.keys(ctx, &c, operator); err != nil {
+		if err := r.keys(ctx, &c, operator, s.stores); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +137,7 @@ func (r *runtime) sellers(c *plane.Config) error {
 }
 
 // keys opens what only the gateway has: the operator's keys, a way to push accounts, and the store.
-func (r *runtime) keys(ctx context.Context, c *plane.Config, dirname string) error {
+func (r *runtime) keys(ctx context.Context, c *plane.Config, dirname string, stores []storage.Scheme) error {
 	op, err := natsbus.OpenOperator(natsbus.OperatorConfig{Dir: dirname, Entropy: rand.Reader, Now: time.Now})
 	if err != nil {
 		return fmt.Errorf("--operator: %w", err)
@@ -149,12 +150,12 @@ func (r *runtime) keys(ctx context.Context, c *plane.Config, dirname string) err
 	if err != nil {
 		return err
 	}
-	grant := r.installation.Grant()
-	store, err := dir.Open(dir.Config{Path: grant.Path})
+	store, err := storage.Open(ctx, r.installation.StoreURL(), r.log, stores...)
 	if err != nil {
 		return fmt.Errorf("opening the checkpoint store: %w", err)
 	}
-	c.Operator, c.Accounts, c.Store, c.Grant = op, natsbus.NewAccounts(op, pusher), store, grant
+	c.Operator, c.Accounts = op, natsbus.NewAccounts(op, pusher)
+	c.Store, c.Signer, c.Grant = store.Store, store.Signer, store.Grant
 	reach := r.installation.Reach(natsbus.ConnConfig{})
 	c.URL, c.URLFile = reach.URL, reach.URLFile
 	if c.URL == "" {

@@ -1,7 +1,7 @@
 package simtest
 
 import (
-	"fmt"
+	"cmp"
 	"io"
 	"slices"
 	"strings"
@@ -118,8 +118,9 @@ func (w *world) newest(id events.JobID, manifest bool) string {
 		return ""
 	}
 	for _, f := range m.Files {
-		if strings.HasSuffix(f.Path, weightsName) {
-			return fmt.Sprintf("v1/%s/files/%s/%s", org, f.Hash[:2], f.Hash)
+		if strings.HasSuffix(f.Path, weightsName) && len(f.Chunks) > 0 {
+			c := f.Chunks[0]
+			return checkpoint.EpochPrefix(string(org), string(id), cmp.Or(c.Epoch, m.Epoch)) + cmp.Or(c.Pack, c.Hash)
 		}
 	}
 	return ""
