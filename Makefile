@@ -1,15 +1,17 @@
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint sim museum chaos bench verify
+.PHONY: help build test race lint sim museum chaos bench bench-checkpoint kills e2e-frameworks drill-notice stores verify
 
 SEEDS ?= 20
 KILLS ?= 60
+N ?= 1000
+RUNS ?= 200
 REPLICAS ?= 1
 HOURS ?= 6
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 PURE := ./events ./bidder ./bidder/budget ./bidder/ledger ./bidder/market ./failover
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the one binary into bin/
 	go build -o bin/spotferry ./services/spotferry
@@ -37,5 +39,21 @@ chaos: ## the separate programs killed at least KILLS=60 times while jobs train:
 bench: ## the figures of the architecture page, then benchmarks: ratios against a peer or a limit in the same run
 	go test ./services/internal/bench -count=1 -v -timeout 30m -args -figures
 	go test -run '^$$' -bench . -benchtime 1s ./...
+
+bench-checkpoint: ## checkpoints beside cp, restic, rclone and s5cmd, to a directory and to a real S3 server: ROUNDS=3, DIR=DISK
+	go run ./services/internal/transfer $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DIR),-dir $(abspath $(DIR)))
+
+kills: ## every framework's layout killed N=1000 times, mostly inside saves: SEED=3, EVIDENCE=DIR
+	go test ./services/internal/kills -count=1 -v -timeout 60m -args -n=$(N) $(if $(SEED),-seed=$(SEED)) $(if $(EVIDENCE),-evidence=$(abspath $(EVIDENCE)))
+
+e2e-frameworks: ## real training frameworks reclaimed at least five times each, every loss compared; installs them first
+	./services/internal/frameworks/install.sh
+	go test ./services/internal/frameworks -run '^TestFrameworks$$' -count=1 -v -timeout 60m -args -frameworks
+
+drill-notice: ## RUNS=200 notices of 5 to 120 s over a link of limited rate: SEED=3
+	go test ./services/internal/noticedrill -count=1 -v -timeout 60m -args -runs=$(RUNS) $(if $(SEED),-seed=$(SEED))
+
+stores: ## every checkpoint store against its contract, as one table
+	go test -count=1 -v -run Conformance ./checkpoint/store/... | go run ./checkpoint/storetest/table
 
 verify: lint test race sim ## lint, race, simulation and every test

@@ -2,6 +2,8 @@
 //
 //	/var/lib/spotferry/store, or dir:PATH     a directory that every machine sees
 //	s3://BUCKET/PREFIX?endpoint=&region=      Amazon's S3 and what speaks its protocol
+//	served://HOST:PORT/PATH?listen=           a directory of the gateway's machine, which
+//	                                          serves it to the others at HOST:PORT over HTTP
 //
 // A program may bring more schemes: the gateway's brings those of Google and
 // Azure, whose SDKs are in no other. Keys are where each service's own tools look
@@ -110,7 +112,10 @@ func Open(ctx context.Context, where string, log *zap.Logger, more ...Scheme) (*
 		}
 		return &Opened{Store: s, Grant: events.StoreGrant{Kind: "dir", Path: path}, close: []io.Closer{s}}, nil
 	}
-	schemes := map[string]Scheme{"s3": {Name: "s3", Open: openS3}}
+	schemes := map[string]Scheme{
+		"s3":     {Name: "s3", Open: openS3},
+		"served": {Name: "served", Open: func(ctx context.Context, u *url.URL) (checkpoint.Store, error) { return openServed(u, log) }},
+	}
 	for _, s := range more {
 		schemes[s.Name] = s
 	}
