@@ -75,6 +75,7 @@ there is ever overwritten.`,
 	f.StringVar(&cfg.BusURL, "bus-url", "", "of a bus that is run elsewhere, such as nats://nats:4222 (default: our own bus on this machine)")
 	f.StringVar(&cfg.Listen, "listen", "", "host:port in nats-server.conf (default 127.0.0.1:4222)")
 	f.StringVar(&cfg.Store, "store", "", "where checkpoints go: a directory that every machine sees, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://ACCOUNT/CONTAINER (default: a directory of the installation)")
+	f.BoolVar(&cfg.Encrypt, "encrypt", false, "encrypt checkpoints; the keys are in the operator's directory: back both files up, apart from each other")
 	f.IntVar(&cfg.Replicas, "replicas", 1, "copies of each stream; more than 1 needs a cluster of that many servers")
 	f.Uint64Var(&seed, "seed", 1, "of the local seller's made-up market")
 	f.StringVar(&market, "market", "", "directory of recorded markets, instead of a made-up one")

@@ -71,6 +71,7 @@ was when it is started again; machines and trainings go on without it meanwhile.
 	f.Int64Var(&cfg.Scale, "scale", 0, "market seconds in a second; fixed when the state is made (default 1)")
 	f.IntVar(&cfg.Divide, "divide", 0, "divide every timer by this; fixed when the state is made (default 1)")
 	f.StringVar(&cfg.Store, "store", "", "where checkpoints go: a directory, or s3://BUCKET/PREFIX?endpoint=URL; fixed when the state is made (default: a directory of the state)")
+	f.BoolVar(&cfg.Encrypt, "encrypt", false, "encrypt checkpoints from now on, by a key that is kept in the state")
 	f.StringVar(&cfg.Admin, "admin", "", "host:port of /metrics, /livez and /readyz; port 0: any, which the log tells")
 	f.StringVar(&evidence, "evidence", "", "directory in which trainers, machines and the meter leave their own records")
 	return c

@@ -12,13 +12,13 @@ import (
 
 // quick is an installation for jobs of half a minute: no reclaims happen to a
 // machine on demand, and timers are a tenth.
-func quick(t *testing.T) *installation {
+func quick(t *testing.T, flags ...string) *installation {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs the whole system for most of a minute")
 	}
 	t.Parallel()
-	return install(t, "--scale", "60", "--divide", "10")
+	return install(t, append(flags, "--scale", "60", "--divide", "10")...)
 }
 
 // rowsOf are what a job's trainers have recorded so far.

@@ -39,7 +39,9 @@ type Config struct {
 	Market trace.Spec // zero: a seeded model; the directory of a recorded one is absolute
 	Scale  int64      // market seconds in a second; 0: 1
 	Divide int        // of the default timers; 0: 1
-	Store  string     // URL of the checkpoint store, see package storage; "": a directory in Dir
+	// Encrypt gives the organisation a key for its checkpoints. One that it has stays.
+	Encrypt bool
+	Store   string // URL of the checkpoint store, see package storage; "": a directory in Dir
 
 	Admin       string // host:port of /metrics, /livez and /readyz; "": none
 	EvidenceDir string // absolute; where the parts leave evidence, "" for nowhere
@@ -123,6 +125,11 @@ func (s *system) open(ctx context.Context) error {
 	if s.store, err = storage.Open(ctx, s.layout.storeURL(s.state), s.cfg.Logger); err != nil {
 		return fmt.Errorf("opening the checkpoint store: %w", err)
 	}
+	if s.cfg.Encrypt {
+		if err := s.layout.keys().Make(org); err != nil {
+			return fmt.Errorf("making the checkpoints' key: %w", err)
+		}
+	}
 	if err := s.openAdmin(); err != nil {
 		return err
 	}
@@ -134,6 +141,9 @@ func (s *system) open(ctx context.Context) error {
 	}
 	return s.openPlane()
 }
+
+// keys are where those are that checkpoints are encrypted with.
+func (l layout) keys() storage.Keys { return storage.Keys{Dir: l.path("operator")} }
 
 // openBus starts the embedded bus, checks its streams against their marks, and declares them.
 func (s *system) openBus(ctx context.Context, listen bool) (err error) {
@@ -208,7 +218,7 @@ func (s *system) openPlane() error {
 	}
 	s.plane, err = plane.New(plane.Config{
 		Conn: s.conns[0], Log: s.log, Operator: s.operator, Accounts: natsbus.NewAccounts(s.operator, pusher),
-		Store: s.store.Store, Signer: s.store.Signer, Grant: s.store.Grant,
+		Store: s.store.Store, Signer: s.store.Signer, Grant: s.store.Grant, TenantKey: s.layout.keys().Of,
 		Sellers: map[string]provider.Provider{sellerName: provider.Stack(client, provider.StackConfig{Seller: sellerName, Limit: provider.LimitConfig{PerSecond: 200, Burst: 200}, Metrics: s.admin.sellers()})},
 		Clock:   s.state.Clock, Timers: s.state.Timers(), Poll: s.state.Poll(), URL: s.bus.URL(), URLFile: s.bus.URLFile(),
 		Org: events.OrgID(s.state.Org), Mark: s.state.Mark, Now: s.cfg.Now, Version: s.cfg.Version, Logger: s.cfg.Logger, Registerer: s.admin.registerer(),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
+	"github.com/spotferry/spotferry/services/internal/storage"
 )
 
 // Config of Init. Zero fields mean their defaults.
@@ -21,6 +22,7 @@ type Config struct {
 	BusURL   string // of a bus that others run; "": our own on this machine, wherever it listens
 	Listen   string // host:port of a stock nats-server; "127.0.0.1:4222"
 	Store    string // URL of the checkpoint store, see package storage; "": a directory in Dir
+	Encrypt  bool   // make a key for the organisation's checkpoints
 	Replicas int    // of each stream; 1
 	Admin    string // the person who gets credentials; "admin"
 	Now      func() time.Time
@@ -48,7 +50,7 @@ func Init(c Config) (*Installation, error) {
 		return nil, err
 	}
 	m := maker{i: i, op: op, c: c}
-	for _, step := range []func() error{m.directories, m.services, m.people, m.bus, m.server, m.file} {
+	for _, step := range []func() error{m.directories, m.services, m.people, m.bus, m.server, m.keys, m.file} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("making the installation %s: %w", dir, err)
 		}
@@ -204,6 +206,14 @@ func (m maker) server() error {
 }
 
 // file comes last: a directory without it is not an installation.
+// keys makes what checkpoints are encrypted with.
+func (m maker) keys() error {
+	if !m.c.Encrypt {
+		return nil
+	}
+	return storage.Keys{Dir: m.i.OperatorDir()}.Make(events.OrgID(m.i.Org))
+}
+
 func (m maker) file() error {
 	b, err := json.MarshalIndent(m.i, "", "  ")
 	if err != nil {

@@ -155,7 +155,7 @@ func (r *runtime) keys(ctx context.Context, c *plane.Config, dirname string, sto
 		return fmt.Errorf("opening the checkpoint store: %w", err)
 	}
 	c.Operator, c.Accounts = op, natsbus.NewAccounts(op, pusher)
-	c.Store, c.Signer, c.Grant = store.Store, store.Signer, store.Grant
+	c.Store, c.Signer, c.Grant, c.TenantKey = store.Store, store.Signer, store.Grant, storage.Keys{Dir: dirname}.Of
 	reach := r.installation.Reach(natsbus.ConnConfig{})
 	c.URL, c.URLFile = reach.URL, reach.URLFile
 	if c.URL == "" {

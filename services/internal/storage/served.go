@@ -88,12 +88,7 @@ func secretOf(path string) ([]byte, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	tmp := fmt.Sprintf("%s.%d", file, os.Getpid())
-	if err := os.WriteFile(tmp, fresh, 0o600); err != nil {
-		return nil, err
-	}
-	defer os.Remove(tmp)
-	if err := os.Link(tmp, file); err != nil && !errors.Is(err, fs.ErrExist) { // another may have been faster
+	if err := once(file, fresh); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(file)
