@@ -39,6 +39,14 @@ type cache struct {
 	path   string // of the file that outlives the process; empty: none
 	owner  string // whose it is
 	dirty  bool
+	sent   sent
+}
+
+// sent is what a new process of an epoch has to know when the store cannot be
+// listed: see knowledge.
+type sent struct {
+	Epoch         int
+	Named, Newest []string
 }
 
 // inode names a file of this machine.
@@ -122,4 +130,30 @@ func (c *cache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.files, c.dirty = map[inode]*read{}, true
+}
+
+// note takes what has been sent.
+func (c *cache) note(epoch int, named, newest []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent, c.dirty = sent{epoch, named, newest}, true
+}
+
+// remains returns what an earlier process of the epoch has noted. Without a note
+// there was none, on this machine.
+func (c *cache) remains(epoch int) remains {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := remains{found: map[string]int64{}, named: map[string]bool{}, spent: map[string]bool{}, unlisted: true}
+	if c.sent.Epoch != epoch {
+		return l
+	}
+	l.resumed = true
+	for _, hash := range c.sent.Named {
+		l.named[hash], l.spent[hash] = true, true
+	}
+	for _, hash := range c.sent.Newest {
+		delete(l.spent, hash)
+	}
+	return l
 }

@@ -19,6 +19,7 @@ import (
 type kept struct {
 	Owner string
 	Files []keptFile
+	Sent  sent
 }
 
 type keptFile struct {
@@ -72,6 +73,7 @@ func (c *cache) decode(data []byte) error {
 		}
 		c.files[r.stamp.inode] = r
 	}
+	c.sent = k.Sent
 	return nil
 }
 
@@ -83,7 +85,7 @@ func (c *cache) save() error {
 	if c.path == "" || !c.dirty {
 		return nil
 	}
-	k := kept{Owner: c.owner}
+	k := kept{Owner: c.owner, Sent: c.sent}
 	for _, ino := range slices.SortedFunc(maps.Keys(c.files), func(a, b inode) int { return cmp.Or(cmp.Compare(a.Dev, b.Dev), cmp.Compare(a.Ino, b.Ino)) }) {
 		r := c.files[ino]
 		f := keptFile{Dev: ino.Dev, Ino: ino.Ino, Size: r.stamp.Size, Mtime: r.stamp.Mtime, Ctime: r.stamp.Ctime}

@@ -34,6 +34,16 @@
 // for that is bounded, whatever the tree: see Config. What is read, sent and
 // fetched can be interrupted at any byte and gone on with.
 //
+// A file that has not changed since it was read is not read again. It has not if
+// device, inode, size, time of modification and time of status change are the
+// same: an edit of the same size whose time is put back moves the last, and so
+// does a store through a mapping into a clean page. Where that time proves
+// nothing, because the file changed within the clock's last ticks or lies on
+// another file system than Linux's local ones, the file is read. What is not seen
+// before the next upload that reads everything (Config.Rehash): stores through a
+// shared mapping into pages that were dirty already when the file was read and
+// have not been written back, and whatever happens below the file system.
+//
 // The engine knows no framework: when a directory is complete is package
 // framework's business.
 package checkpoint

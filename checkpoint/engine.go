@@ -42,13 +42,13 @@ type Config struct {
 
 	// Workers is how many chunks an upload works on at once, 0 for 4, and Memory
 	// the most that their buffers take, 0 for 48 MiB. A chunk takes one buffer of
-	// ChunkSize, another if it is sealed and another if it is compressed. One
-	// more holds small files until they fill a pack. With the defaults a process
-	// that does nothing else stays below 100 MB.
+	// ChunkSize and another if it is compressed. One more holds small files until
+	// they fill a pack. With the defaults a process that does nothing else stays
+	// below 100 MB, plus 1 KB for each file of the tree and 1 KB for each chunk.
 	Workers int
 	Memory  int64
-	// BoostWorkers and BoostMemory are the same for a Boost, and for fetching;
-	// 0 means 32, or 16 for fetching, and 256 MiB.
+	// BoostWorkers and BoostMemory are the same for a Boost; 0 means 32 and
+	// 256 MiB. Fetching has the same memory and FetchWorkers, 0 for 16.
 	BoostWorkers int
 	FetchWorkers int
 	BoostMemory  int64
@@ -61,8 +61,9 @@ type Config struct {
 	Cores    int
 
 	// CacheDir is a directory of ours, on a disk of this machine, for a file that
-	// remembers which files were read; empty means that a new process reads
-	// everything once. See cache. Every Rehash-th upload reads everything
+	// remembers which files were read and, for a store that cannot be listed,
+	// what was sent; empty means that a new process reads everything once and, if
+	// it cannot list, sends it. See cache. Every Rehash-th upload reads everything
 	// nevertheless; 0 means 32, and 1 means always.
 	CacheDir string
 	Rehash   int

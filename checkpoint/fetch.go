@@ -63,6 +63,9 @@ func (e *Engine) fetch(ctx context.Context, t *ticket, m Manifest, j job, to sin
 	for _, p := range j.parts {
 		one := job{object: j.object, off: p.c.Off, n: p.c.stored(), parts: []part{p}}
 		if err := again(func() error { return e.fetchOnce(ctx, t, m, one, to) }); err != nil {
+			if _, named := errors.AsType[*blame](err); named {
+				return err
+			}
 			return &blame{m.Files[p.file].Path, err}
 		}
 	}

@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -32,11 +34,15 @@ type knowledge struct {
 	own    map[string]holding
 	found  map[string]int64 // sizes of objects that an earlier process of this epoch left
 	unsure map[string]bool  // objects that we put, but the answer was lost
-	spent  map[string]bool  // names of chunks and packs of the epoch
-	allOld bool             // which names are spent cannot be told: all may be
-	flying map[string]chan struct{}
-	epoch  int
-	listed bool // found is of this epoch
+	named  map[string]bool  // names of the epoch's chunks and packs that a manifest has had
+	spent  map[string]bool  // those that the newest has not
+	// resumed: an earlier process of this epoch may have left objects that cannot
+	// be listed, so each is looked for by its name.
+	resumed bool
+	allOld  bool // which names are spent cannot be told: all may be
+	flying  map[string]chan struct{}
+	epoch   int
+	listed  bool // found is of this epoch
 }
 
 func newKnowledge() *knowledge {
@@ -50,7 +56,7 @@ func newKnowledge() *knowledge {
 func (k *knowledge) enterEpoch(epoch int) {
 	k.epoch, k.listed = epoch, false
 	k.own, k.found, k.unsure = map[string]holding{}, map[string]int64{}, map[string]bool{}
-	k.spent, k.allOld = map[string]bool{}, false
+	k.named, k.spent, k.allOld, k.resumed = map[string]bool{}, map[string]bool{}, false, false
 }
 
 // adopt makes m the base.
@@ -71,18 +77,34 @@ func (k *knowledge) adopt(m Manifest, proven bool) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, h := range k.base {
-		if h.Epoch == k.epoch {
-			k.spent[cmp.Or(h.Pack, h.Hash)] = true
-		}
-	}
 	k.base = base
-	for hash, h := range base {
+	k.name(base)
+	k.resumed = k.resumed && !k.listed
+	for hash := range base {
 		delete(k.own, hash)
+	}
+}
+
+// name notes which names of the epoch the newest manifest has. mu is held.
+func (k *knowledge) name(newest map[string]holding) {
+	k.spent = maps.Clone(k.named)
+	for _, h := range newest {
 		if h.Epoch == k.epoch {
-			delete(k.spent, cmp.Or(h.Pack, h.Hash))
+			hash := cmp.Or(h.Pack, h.Hash)
+			k.named[hash] = true
+			delete(k.spent, hash)
 		}
 	}
+}
+
+// uploaded returns which names of the epoch manifests have had, and which the
+// newest has, sorted.
+func (k *knowledge) uploaded() (epoch int, named, newest []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	named = slices.Sorted(maps.Keys(k.named))
+	newest = slices.DeleteFunc(slices.Clone(named), func(hash string) bool { return k.spent[hash] })
+	return k.epoch, named, newest
 }
 
 // isSpent reports whether a name of the epoch must not be used any more, and
@@ -198,7 +220,7 @@ func (k *knowledge) left(hash string) (size int64, ok bool) {
 	if size, ok := k.found[hash]; ok {
 		return size, true
 	}
-	return -1, k.unsure[hash]
+	return -1, k.unsure[hash] || k.resumed && !k.spent[hash]
 }
 
 // doubt notes a put whose outcome is not known.
@@ -215,11 +237,4 @@ func (h holding) chunkOf(epoch int) Chunk {
 		c.Epoch = 0
 	}
 	return c
-}
-
-func (h holding) object(tenant, job string) Object {
-	if h.Pack != "" {
-		return Object{dataName(tenant, job, h.Epoch, h.Pack), h.packSize}
-	}
-	return Object{dataName(tenant, job, h.Epoch, h.Hash), cmp.Or(h.Stored, h.Size)}
 }

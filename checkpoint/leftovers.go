@@ -2,11 +2,24 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+
+	"go.uber.org/zap"
 )
+
+// remains is what an earlier process of the same epoch has left.
+type remains struct {
+	found  map[string]int64 // what may be relied on once it is read back, with its size
+	named  map[string]bool  // see knowledge
+	spent  map[string]bool
+	allOld bool
+	// unlisted: the store cannot be listed. resumed: there was such a process.
+	unlisted, resumed bool
+}
 
 // entering prepares for saves of an epoch, once: an earlier process of the same
 // epoch, killed, may have left objects that need not be sent again.
@@ -15,62 +28,82 @@ func (e *Engine) entering(ctx context.Context, epoch int) error {
 	k.mu.Lock()
 	if k.epoch != epoch {
 		k.enterEpoch(epoch)
+		k.name(k.base)
 	}
 	listed := k.listed
 	k.mu.Unlock()
 	if listed {
 		return nil
 	}
-	found, spent, err := e.leftovers(ctx, epoch)
-	allOld := err != nil && proves(err)
-	if err != nil && !allOld {
+	l, err := e.leftovers(ctx, epoch)
+	if err != nil {
 		return fmt.Errorf("looking for what epoch %d has sent: %w", epoch, err)
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.epoch == epoch && !k.listed {
-		k.found, k.spent, k.allOld, k.listed = found, spent, allOld, true
+		k.found, k.named, k.allOld, k.resumed, k.listed = l.found, l.named, l.allOld, l.resumed, true
+		k.spent = l.spent
+	}
+	k.mu.Unlock()
+	if l.unlisted {
+		e.remember()
 	}
 	return nil
 }
 
-// leftovers returns the objects of an epoch that a save of it may rely on once
-// they are read back: those that no manifest of the epoch names, and those of
-// the newest. What only an older manifest names is spent. A manifest that is bad
-// leaves all of it open; its error proves that.
-func (e *Engine) leftovers(ctx context.Context, epoch int) (found map[string]int64, spent map[string]bool, err error) {
-	found, spent = map[string]int64{}, map[string]bool{}
+// remember writes down what a new process of this epoch has to know.
+func (e *Engine) remember() {
+	e.cache.note(e.known.uploaded())
+	if err := e.cache.save(); err != nil {
+		e.cfg.Log.Warn("what was read and sent is not remembered beyond this process", zap.Error(err))
+	}
+}
+
+// leftovers finds what an earlier process of the epoch has left. What no
+// manifest of the epoch names, and what the newest does, may be relied on once it
+// is read back; what only an older manifest names is spent. A manifest that is
+// bad leaves all of it open.
+func (e *Engine) leftovers(ctx context.Context, epoch int) (remains, error) {
+	l := remains{found: map[string]int64{}, named: map[string]bool{}, spent: map[string]bool{}}
 	prefix := Prefix(e.cfg.Tenant, e.cfg.Job)
 	manifests, err := e.cfg.Store.List(ctx, fmt.Sprintf("%s%010d-", prefix, epoch))
+	if errors.Is(err, errors.ErrUnsupported) {
+		return e.cache.remains(epoch), nil
+	}
 	if err != nil {
-		return nil, nil, err
+		return l, err
 	}
 	var newest map[string]bool
 	for _, o := range slices.Backward(manifests) {
 		m, err := e.manifestNamed(ctx, strings.TrimPrefix(o.Name, prefix))
+		if err != nil && !proves(err) {
+			return l, err
+		}
 		if err != nil {
-			return map[string]int64{}, spent, err
+			l.allOld = true
+			return l, nil
 		}
 		names := m.dataOf(epoch)
 		if newest == nil {
 			newest = names
 		}
 		for hash := range names {
+			l.named[hash] = true
 			if !newest[hash] {
-				spent[hash] = true
+				l.spent[hash] = true
 			}
 		}
 	}
 	list, err := e.cfg.Store.List(ctx, EpochPrefix(e.cfg.Tenant, e.cfg.Job, epoch))
 	if err != nil {
-		return nil, nil, err
+		return l, err
 	}
 	for _, o := range list {
-		if hash := path.Base(o.Name); !spent[hash] {
-			found[hash] = o.Size
+		if hash := path.Base(o.Name); !l.spent[hash] {
+			l.found[hash] = o.Size
 		}
 	}
-	return found, spent, nil
+	return l, nil
 }
 
 // dataOf returns the names of m's chunks and packs that were put in an epoch.

@@ -72,7 +72,11 @@ func (o *outgoing) wait(n int) error {
 	if o.e.limiter.Limit() == rate.Inf {
 		return o.ctx.Err()
 	}
-	return o.e.limiter.WaitN(o.ctx, min(n, stride))
+	err := o.e.limiter.WaitN(o.ctx, min(n, stride))
+	if err != nil && o.ctx.Err() == nil { // it knows already that the deadline comes first
+		err = wrap(context.DeadlineExceeded, err)
+	}
+	return err
 }
 
 func (o *outgoing) advance(n int) {
@@ -81,6 +85,19 @@ func (o *outgoing) advance(n int) {
 		o.counted = o.off
 		o.e.sent.Add(int64(more))
 	}
+}
+
+// ReadAt implements io.ReaderAt for a store that sums what it will send before it
+// does: that is no sending.
+func (o *outgoing) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off >= int64(len(o.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, o.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 // Len is what is left to read.

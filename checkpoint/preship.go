@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-
-	"go.uber.org/zap"
 )
 
 // Preship sends the large pieces of files that are finished while others of the
@@ -51,9 +49,7 @@ func (e *Engine) Preship(ctx context.Context, req SaveRequest, paths []string) (
 			done = append(done, f.Path)
 		}
 	}
-	if err := e.cache.save(); err != nil {
-		e.cfg.Log.Warn("what was read is not remembered beyond this process", zap.Error(err))
-	}
+	e.remember()
 	return done, nil
 }
 

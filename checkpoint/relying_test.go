@@ -1,6 +1,8 @@
 package checkpoint_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -122,4 +124,36 @@ func TestWhatASaveReliesOn(t *testing.T) {
 		_, err := restore(t, fresh(t, s), []checkpoint.Ref{third})
 		must(t, err)
 	})
+
+	t.Run("a store that cannot be listed is asked by name, and spent names are remembered", func(t *testing.T) {
+		s, put := puts(mem.New(mem.Config{}))
+		where := t.TempDir()
+		process := func() *checkpoint.Engine {
+			return variant(t, unlisted{s}, checkpoint.Config{CacheDir: where})
+		}
+		first := upload(t, process(), one, 1, 1)
+		put()
+		upload(t, process(), two, 1, 2)
+		if n := data(put()); n != 1 {
+			t.Errorf("%d objects were sent, want the one that changed", n)
+		}
+		s.Edit(objectOf(t, s, first, "b"), func([]byte) []byte { return nil })
+		third := upload(t, process(), one, 1, 3)
+		if was, is := objectOf(t, s, first, "b"), objectOf(t, s, third, "b"); was == is {
+			t.Errorf("%s is used again", was)
+		}
+		must(t, variant(t, unlisted{s}, checkpoint.Config{}).Verify(t.Context(), third, false))
+		last := upload(t, variant(t, unlisted{s}, checkpoint.Config{}), one, 1, 4) // by a process that remembers nothing
+		for _, ref := range []checkpoint.Ref{third, last} {
+			_, err := restore(t, fresh(t, s), []checkpoint.Ref{ref})
+			must(t, err)
+		}
+	})
+}
+
+// unlisted is a store as a machine sees it that holds no key.
+type unlisted struct{ checkpoint.Store }
+
+func (unlisted) List(context.Context, string) ([]checkpoint.Object, error) {
+	return nil, errors.ErrUnsupported
 }

@@ -123,9 +123,7 @@ func (e *Engine) sendTree(ctx context.Context, req SaveRequest, root *os.Root, f
 	}
 	s := newSending(ctx, e, root, req.Epoch, trust)
 	err := s.all(list)
-	if serr := e.cache.save(); serr != nil {
-		e.cfg.Log.Warn("what was read is not remembered beyond this process", zap.Error(serr))
-	}
+	e.remember()
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +140,10 @@ func regular(files []found) []*found {
 	return list
 }
 
+// fits refuses what is too much for the configuration or for a manifest, before
+// anything is sent.
 func (e *Engine) fits(files []found) error {
-	var sum int64
+	var sum, manifest int64
 	for _, f := range files {
 		if sum += f.Size; sum < 0 || e.cfg.MaxBytes > 0 && sum > e.cfg.MaxBytes {
 			return fmt.Errorf("%w: with %s the tree exceeds %d bytes", ErrTooLarge, quote(f.Path), e.cfg.MaxBytes)
@@ -151,13 +151,22 @@ func (e *Engine) fits(files []found) error {
 		if f.Size/e.cfg.ChunkSize > maxPieces {
 			return fmt.Errorf("%w: %s has more than %d chunks of %d bytes", ErrTooLarge, quote(f.Path), maxPieces, e.cfg.ChunkSize)
 		}
+		manifest += entryBytes + int64(len(f.Path)+len(f.Link)) + chunkBytes*(stored(f.info)/e.cfg.ChunkSize)
+		if manifest > MaxManifest {
+			return fmt.Errorf("%w: with %s the tree has more files than a manifest holds", ErrTooLarge, quote(f.Path))
+		}
 	}
 	return nil
 }
 
 // maxPieces is into how many chunks one file may be cut, holes included: 8 TiB
-// with chunks of 8 MiB.
-const maxPieces = 1 << 20
+// with chunks of 8 MiB. entryBytes and chunkBytes are about what a file and a
+// chunk take in a manifest.
+const (
+	maxPieces  = 1 << 20
+	entryBytes = 300
+	chunkBytes = 100
+)
 
 // putManifest writes the manifest, the last object of an upload. Its name
 // contains its hash: one that is already there is a repeat of this very upload,
@@ -182,6 +191,7 @@ func (e *Engine) putManifest(ctx context.Context, m Manifest) (Ref, error) {
 			return Ref{}, fmt.Errorf("writing manifest %s: %w", ref.Name, err)
 		}
 		e.known.adopt(m, true)
+		e.remember() // before anybody can commit it
 		return ref, nil
 	}
 }

@@ -105,6 +105,9 @@ func (e *Engine) unlisted(ctx context.Context, prefix string, objects []Object) 
 		return objects, nil
 	}
 	list, err := e.cfg.Store.List(ctx, prefix)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return objects, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -40,7 +39,7 @@ func (g granter) Grant(ctx context.Context, verb checkpoint.Verb, objects []chec
 	if len(reply.Access) != len(objects) {
 		return nil, fmt.Errorf("asking for access: %d answers to %d objects", len(reply.Access), len(objects))
 	}
-	now := time.Now() // with its monotonic reading, which the store compares
+	now := g.cfg.Now() // with its monotonic reading, which the store compares
 	out := make([]checkpoint.Access, len(objects))
 	for i, a := range reply.Access {
 		out[i] = checkpoint.Access{Method: a.Method, URL: a.URL, Header: a.Header, Until: now.Add(a.Life)}

@@ -1,10 +1,8 @@
 package dir
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"syscall"
 
@@ -30,17 +28,4 @@ func full(where string, err error) error {
 			checkpoint.ErrNoSpace, where, err)
 	}
 	return err
-}
-
-// withContext fails a long copy once ctx ends.
-type withContext struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c withContext) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
