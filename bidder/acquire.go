@@ -111,7 +111,9 @@ func (e *errand) advance(ctx context.Context, j job, c events.Command) (next, er
 		case launched:
 			return answered, nil
 		case declined:
-			if l.decline.Reason != superseded {
+			// An answer that came while nothing was wanted was heard by nobody. One that
+			// is owed again long after is given again, under the next lease id.
+			if l.decline.Reason != superseded && e.s.cfg.Now().Control.Sub(l.newest.Time) < e.s.cfg.Takeover {
 				return answered, nil
 			}
 		case terminating, ended:

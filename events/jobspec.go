@@ -19,6 +19,7 @@ type JobSpec struct {
 	Run       string            `json:"run"`             // shell, the trainer
 	Workdir   *Archive          `json:"workdir,omitempty"`
 	Mounts    []Mount           `json:"mounts,omitempty"`    // files besides the working directory
+	Caches    []string          `json:"caches,omitempty"`    // directories below ~ that machines keep for the organisation's next jobs
 	Envs      map[string]string `json:"envs,omitempty"`      // literal text: "1.10" stays "1.10"
 	Secrets   []string          `json:"secrets,omitempty"`   // names only, sorted; the values travel sealed, see SealedSecrets
 	OnNotice  []Hook            `json:"on_notice,omitempty"` // run in this order
@@ -34,11 +35,15 @@ type Archive struct {
 	Origin string `json:"origin,omitempty"` // for people: the repository and commit it was made from
 }
 
-// Mount is an archive that is unpacked into a directory before setup: one below
-// the home directory when Path begins with "~", else one below the working directory.
+// Mount is an archive that is unpacked into a directory before setup, or the
+// files of a source. The directory, or the one file of a source, is below the
+// home directory when Path begins with "~", else below the working directory.
 type Mount struct {
 	Path    string  `json:"path"`
-	Archive Archive `json:"archive"`
+	Archive Archive `json:"archive,omitzero"`
+	// Source is where machines fetch the files from by themselves, by a URL such
+	// as s3://bucket/prefix; "": they are in the archive.
+	Source string `json:"source,omitempty"`
 }
 
 // Hook is a script of the user's that runs beside the trainer when the seller

@@ -70,6 +70,9 @@ func (m Move) phases(started events.JobStarted, at time.Time) []events.Phase {
 		add("acquire", m.To.Decided, m.To.Bought)
 		add("boot", m.To.Bought, m.To.Joined)
 	}
+	if m.To.Lease != m.From.Lease && started.Clock.AheadMS > 0 && !m.To.Joined.IsZero() { // beside whatever else went on until the job was placed
+		out = append(out, events.Phase{Name: "inputs-ahead", Began: m.To.Joined, MS: started.Clock.AheadMS, Clock: "agent"})
+	}
 	drained := m.Drained
 	if drained.IsZero() {
 		drained = m.Began.Add(m.NoticeFor)

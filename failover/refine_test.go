@@ -132,7 +132,7 @@ func TestThePhasesOfAStart(t *testing.T) {
 	w.ended(10, "j1-1-1", "seller", 17)
 	w.join(12, w.buy(11, 2, 1, "b", events.ForReplace))
 	out := w.in(20, Stepped{events.JobStarted{Epoch: 2, Lease: "j1-2-1", From: 10, Step: 11,
-		Clock: events.AgentClock{ImageMS: 2000, InputsMS: 300, SetupMS: 3500, RestoreMS: 700, FirstStepMS: 1500}}})
+		Clock: events.AgentClock{ImageMS: 2000, InputsMS: 300, SetupMS: 3500, RestoreMS: 700, FirstStepMS: 1500, AheadMS: 900}}})
 	got := map[string]int64{}
 	var order []string
 	for _, p := range out[len(out)-1].Fact.(events.JobFailedOver).Record.Phases {
@@ -141,7 +141,7 @@ func TestThePhasesOfAStart(t *testing.T) {
 			order = append(order, p.Name)
 		}
 	}
-	if !slices.Equal(order, []string{"image", "inputs", "setup", "restore"}) || got["setup"] != 1200 || got["image"] != 2000 || got["first-step"] != 8000-4200 {
+	if !slices.Equal(order, []string{"inputs-ahead", "image", "inputs", "setup", "restore"}) || got["inputs-ahead"] != 900 || got["setup"] != 1200 || got["image"] != 2000 || got["first-step"] != 8000-4200 {
 		t.Errorf("%v of %v", order, got)
 	}
 }

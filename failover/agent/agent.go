@@ -53,6 +53,7 @@ type agent struct {
 	stage      stage
 	ready      onceReady // what is done once on a machine
 	ahead      ahead
+	inputs     inputs // of whoever fetches them
 	trainer    trainer
 	ship       shipping
 	wish       *wish
@@ -122,6 +123,7 @@ func newAgent(cfg Config, place layout, r events.JoinReply) (*agent, error) {
 		}
 		a.timers = r.Timers
 	}
+	a.inputs.grant, a.inputs.near = r.Store.Cache, r.Store.Kind == "dir"
 	var err error
 	if a.signal, err = parseSignal(r.Spec.Policy.Checkpoint.Signal); err != nil {
 		return nil, err
@@ -173,6 +175,7 @@ func (a *agent) serve(ctx context.Context, resume []events.Checkpoint) error {
 	a.endTrainer()
 	a.cancel()
 	a.working.Wait()
+	a.closeInputs()
 	if err != nil {
 		a.say("the agent ends: " + err.Error())
 		a.cfg.Log.Warn("agent ends", zap.Error(err))

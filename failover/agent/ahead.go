@@ -67,7 +67,7 @@ func (e *errand) stop() {
 // fetchAhead begins with everything that needs no order.
 func (a *agent) fetchAhead(resume []events.Checkpoint) {
 	a.ahead.began = a.now()
-	if a.spec.Workdir != nil || len(a.spec.Mounts) > 0 {
+	if a.hasInputs() {
 		a.ahead.inputs = a.send(a.fetchInputs)
 	}
 	a.fetchCheckpoint(resume)

@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"lukechampine.com/blake3"
-
-	"github.com/spotferry/spotferry/checkpoint"
-	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/checkpoint/input"
 )
 
 // The most that a working directory may unpack to.
@@ -31,47 +27,26 @@ const (
 // put on a machine. Trying again does not help.
 var errArchive = errors.New("the job's working directory cannot be unpacked")
 
-// fetchWorkdir brings the user's working directory, a tar or tar.gz, into dir.
-// Every byte is verified before the first is unpacked. scratch is a file for it.
-func fetchWorkdir(ctx context.Context, store checkpoint.Store, a events.Archive, dir, scratch string) error {
-	f, err := os.OpenFile(scratch, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+// fetchArchive brings a tar or tar.gz of the user's and unpacks it into dir.
+// Every byte is verified before the first is unpacked.
+func fetchArchive(ctx context.Context, bringer *input.Bringer, from stored, dir string) error {
+	files, err := from.List(ctx)
 	if err != nil {
-		return fmt.Errorf("fetching the working directory: %w", err)
+		return unpackable(err)
 	}
-	defer func() {
-		f.Close()
-		os.Remove(scratch)
-	}()
-	if err := download(ctx, store, a, f); err != nil {
-		return fmt.Errorf("fetching the working directory: %w", err)
+	content, err := bringer.Fetch(ctx, from, files[0])
+	if err != nil {
+		return unpackable(err)
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("fetching the working directory: %w", err)
-	}
-	return unpack(ctx, f, dir)
+	defer content.Close()
+	return unpack(ctx, io.NewSectionReader(content, 0, content.Size), dir)
 }
 
-func download(ctx context.Context, store checkpoint.Store, a events.Archive, w io.Writer) error {
-	if !checkpoint.ObjectName(a.Object) {
-		return fmt.Errorf("%w: %.100q is not an object's name", errArchive, a.Object)
+func unpackable(err error) error {
+	if _, ok := errors.AsType[*input.Refusal](err); ok {
+		return fmt.Errorf("%w: %w", errArchive, err)
 	}
-	r, err := store.Get(ctx, a.Object)
-	if err != nil {
-		if errors.Is(err, checkpoint.ErrNotFound) {
-			return fmt.Errorf("%w: %w", errArchive, err)
-		}
-		return err
-	}
-	defer r.Close()
-	h := blake3.New(32, nil)
-	n, err := io.Copy(io.MultiWriter(w, h), io.LimitReader(r, a.Bytes+1))
-	if err != nil {
-		return err
-	}
-	if sum := hex.EncodeToString(h.Sum(nil)); n != a.Bytes || sum != a.Hash {
-		return fmt.Errorf("%w: %s has %d bytes or more with hash %s, not %d with %s", errArchive, a.Object, n, sum, a.Bytes, a.Hash)
-	}
-	return nil
+	return fmt.Errorf("fetching an archive: %w", err)
 }
 
 // unpack writes a tar below dir. Nothing in it can lead out of dir.

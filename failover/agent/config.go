@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/checkpoint"
+	"github.com/spotferry/spotferry/checkpoint/input"
 	"github.com/spotferry/spotferry/checkpoint/store/dir"
 	"github.com/spotferry/spotferry/events"
 )
@@ -29,6 +30,13 @@ type Config struct {
 	Metadata  Metadata // nil: this machine has no notices
 	Processes Processes
 	OpenStore func(events.StoreGrant) (checkpoint.Store, error) // OpenStore
+	// OpenSource opens what file_mounts name; input.Open.
+	OpenSource func(input.Source, input.OpenConfig) (input.Remote, error)
+
+	// InputCache is a directory where this machine keeps what jobs read for the
+	// jobs after them; "": the one that the grant gives, if that is here.
+	InputCache string
+	InputLimit int64 // bytes of it; 0: as package input says
 
 	Executable string   // absolute path of this program; its directory comes first in the trainer's PATH
 	Env        []string // the agent's own environment, of which the trainer gets a known few
@@ -109,6 +117,9 @@ func (c Config) withDefaults() Config {
 	c.Quiet = max(c.Quiet, 0)
 	if c.OpenStore == nil {
 		c.OpenStore = OpenStore
+	}
+	if c.OpenSource == nil {
+		c.OpenSource = input.Open
 	}
 	if c.Now == nil {
 		c.Now = time.Now

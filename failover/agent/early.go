@@ -154,24 +154,26 @@ func (a *agent) shippedEarly(own *flight, r *ready, done []string, up sent, err 
 			e.sent[f.path] = f.size
 		}
 	}
-	if err == nil && up.bytes >= telling {
+	if err == nil && up.bytes >= telling && a.ship.now == nil { // else the upload measures both
 		a.sentIn(own.transfer, up)
 	}
 }
 
-// goneOf is how many bytes of a checkpoint have been sent ahead.
-func (a *agent) goneOf(name string) (n int64) {
+// goneOf is how many bytes of a checkpoint have been sent ahead, and how many are
+// on their way.
+func (a *agent) goneOf(name string) (gone, ahead int64) {
 	e := &a.ship.early
 	if e.of != name || name == "" {
-		return 0
+		return 0, 0
 	}
 	for _, size := range e.sent {
-		n += size
+		gone += size
 	}
-	if e.flight != nil && a.ship.now == nil {
-		n += a.engine.Progress().Sent - e.flight.was
+	if e.flight != nil {
+		here := a.carried(e.flight.transfer)
+		gone, ahead = gone+here, a.engine.Progress().Sent-e.flight.was-here
 	}
-	return n
+	return gone, ahead
 }
 
 // finish ends with a checkpoint that is in the store.

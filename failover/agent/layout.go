@@ -14,7 +14,7 @@ type layout struct {
 	work        string // the job's directory: the working directory is unpacked here, setup and run start here
 	checkpoints string
 	home, tmp   string
-	scratch     string
+	scratch     string // directory for inputs that are under way
 	setup, run  string // scripts
 	notice      string
 	progress    string
@@ -27,7 +27,7 @@ const own = ".spotferry"
 
 func newLayout(base string) (layout, error) {
 	in := func(name string) string { return filepath.Join(base, name) }
-	l := layout{base: base, work: in("work"), home: in("home"), tmp: in("tmp"), scratch: in("workdir.tar"),
+	l := layout{base: base, work: in("work"), home: in("home"), tmp: in("tmp"), scratch: in("inputs"),
 		setup: in("setup.sh"), run: in("run.sh"), notice: in("notice.json"), progress: in("progress.json"), log: in("job.log")}
 	for _, dir := range []string{l.work, l.home, l.tmp} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -35,13 +35,32 @@ func (p pace) expect(bytes int64) time.Duration {
 	if len(p) == 0 {
 		return at(bytes, unknownRate)
 	}
-	telling := slices.DeleteFunc(slices.Clone(p), func(s sent) bool { return s.bytes < bytes/16 })
-	if len(telling) == 0 {
-		telling = p
+	return p.like(bytes).scaled(bytes, p.trips(bytes))
+}
+
+// like are those that say something of an upload of this size.
+func (p pace) like(bytes int64) pace {
+	out := slices.DeleteFunc(slices.Clone(p), func(s sent) bool { return s.bytes < bytes/16 })
+	if len(out) == 0 {
+		return p
 	}
-	trips := p.trips(bytes)
-	scaled := make(recent, len(telling))
-	for i, s := range telling {
+	return out
+}
+
+// rest returns how long the last so many bytes of an upload take: its round trips are behind it.
+func (p pace) rest(bytes int64) time.Duration {
+	if len(p) == 0 {
+		return at(bytes, unknownRate)
+	}
+	return p.like(bytes).scaled(bytes, lastTrips)
+}
+
+// lastTrips is what the end of an upload takes besides its bytes.
+const lastTrips = 100 * time.Millisecond
+
+func (p pace) scaled(bytes int64, trips time.Duration) time.Duration {
+	scaled := make(recent, len(p))
+	for i, s := range p {
 		scaled[i] = s.scaled(bytes, trips)
 	}
 	return scaled.p95(0)
@@ -56,6 +75,14 @@ func (p pace) trips(bytes int64) time.Duration {
 		}
 	}
 	return small.p95(unknownTrips)
+}
+
+// fastest is the highest rate that was seen, in bytes a second; 0: none was.
+func (p pace) fastest() (rate float64) {
+	for _, s := range p {
+		rate = max(rate, float64(s.bytes)/max(s.took, 1).Seconds())
+	}
+	return rate
 }
 
 // at is how long so many bytes take at a rate in bytes a second, which is more
@@ -108,19 +135,18 @@ func (s *share) took(up sent, limit int64) bool {
 		rate = float64(up.bytes) / up.took.Seconds()
 	}
 	tells := up.bytes >= telling && rate > 0
-	if limit == 0 {
-		s.limited = 0
-		if tells {
-			s.link = rate
-		}
-		return true
-	}
-	s.limited++
-	slow := rate > 0 && rate < 0.8*float64(limit)
-	if slow && tells { // it carries less than was thought
+	slow := rate > 0 && rate < 0.8*float64(limit) // it carries less than was thought
+	switch {
+	case !tells:
+	case limit == 0:
+		s.link, s.limited = rate, 0
+	case slow:
 		s.link = rate
+		s.limited++
+	default:
+		s.limited++
 	}
-	return slow
+	return limit == 0 || slow
 }
 
 // steady is how long an upload takes while nothing presses.
@@ -143,6 +169,13 @@ type transfer struct {
 func (a *agent) transfers(now time.Duration) transfer {
 	a.limit()
 	return transfer{now, a.engine.Progress().Sent, a.ship.limit, a.ship.turn}
+}
+
+// carried is how much of a transfer can have arrived by now. What the system has
+// taken from us may be megabytes ahead of the link.
+func (a *agent) carried(t transfer) int64 {
+	most := a.ship.pace.fastest() * (a.now() - t.began).Seconds()
+	return min(a.engine.Progress().Sent-t.was, int64(most))
 }
 
 // limit gives uploads the rate that is right now: their share of the link while

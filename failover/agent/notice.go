@@ -101,7 +101,7 @@ func (a *agent) noticed(w Warning, at time.Duration) {
 	}
 	a.say(fmt.Sprintf("the seller will %.32s this machine in %v", w.Action, (by - at).Round(time.Millisecond)))
 	a.cfg.Log.Warn("noticed", zap.String("action", w.Action), zap.Duration("left", by-at), zap.Bool("fresh", a.wish.fresh),
-		zap.Duration("save", a.saveTime()), zap.Duration("upload", a.ship.another()), zap.Int64("signal_ms", a.notice.signalMS))
+		zap.Duration("save", a.saveTime()), zap.Duration("upload", a.ship.another()), zap.Duration("unsent", a.unsent()), zap.Int64("signal_ms", a.notice.signalMS))
 	a.reportNotice()
 	a.runHooks()
 }

@@ -266,3 +266,19 @@ func TestATrainerThatCatchesNothingIsNotSignalled(t *testing.T) {
 		}
 	})
 }
+
+func TestATrainerThatEndsAsItWasBiddenHasNotFinished(t *testing.T) {
+	inWorld(t, func(w *world, r *events.JoinReply) {
+		r.Spec.Policy.Checkpoint.Signal = "SIGTERM"
+		w.boot()
+		w.sleep(50 * time.Second)
+		w.seller.Warn(time.Minute)
+		w.until("its end is told", func() bool { return len(w.gw.Record().Dones) > 0 })
+		if d := w.gw.Record().Dones[0]; d.Signal != "SIGTERM" {
+			t.Errorf("the end is told as %+v: the job would have succeeded in the middle", d)
+		}
+		if c := w.lastCommit(); !c.Final || c.Checkpoint.Step < w.trainer.Last() {
+			t.Errorf("last commit %+v, last step %d", c, w.trainer.Last())
+		}
+	})
+}

@@ -46,17 +46,26 @@ func (s *toldSteps) before(at time.Time) (int64, bool) {
 	return 0, false
 }
 
+// begun is when a save was begun, as far as the file system tells: a directory's
+// birth, and of files that may be written over in place the first one's writing.
+func (w *watcher) begun(c framework.Candidate) (time.Time, bool) {
+	if len(c.Files) == 0 {
+		return born(filepath.Join(w.root.Name(), c.Name))
+	}
+	info, err := w.root.Lstat(c.Files[0])
+	if err != nil {
+		return time.Time{}, false
+	}
+	return info.ModTime(), true
+}
+
 // stepOf is the step of a candidate in the trainer's own count; of a layout
 // without steps whose trainer tells none either, its order among the saves.
 func (w *watcher) stepOf(c framework.Candidate) int64 {
 	if !c.Ordinal {
 		return c.Step
 	}
-	first := c.Name
-	if len(c.Files) > 0 {
-		first = c.Files[0]
-	}
-	if at, ok := born(filepath.Join(w.root.Name(), first)); ok {
+	if at, ok := w.begun(c); ok {
 		if step, ok := w.steps.before(at); ok {
 			return step
 		}

@@ -88,7 +88,7 @@ func (a *agent) prepare(ctx context.Context, epoch int, once onceReady, resume [
 
 // fetch brings the job's inputs, unless they are there.
 func (a *agent) fetch(ctx context.Context, once *onceReady) error {
-	if a.spec.Workdir == nil && len(a.spec.Mounts) == 0 || once.workdir {
+	if !a.hasInputs() || once.workdir {
 		return nil
 	}
 	a.enter("setup")
@@ -103,18 +103,6 @@ func (a *agent) fetch(ctx context.Context, once *onceReady) error {
 	}
 	once.workdir = err == nil
 	return err
-}
-
-func (a *agent) fetchInputs(ctx context.Context) error {
-	if a.spec.Workdir != nil {
-		err := a.tryUntil(ctx, "fetching the working directory", errArchive, func() error {
-			return fetchWorkdir(ctx, a.store, *a.spec.Workdir, a.place.work, a.place.scratch)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return a.fetchMounts(ctx)
 }
 
 // tryUntil repeats do until it succeeds or fails for good.

@@ -18,6 +18,7 @@ type shipping struct {
 	now    *found // is being uploaded
 	cancel context.CancelFunc
 	up     transfer // of now
+	gauge  transfer // the same, from when something of it was under way before it was complete
 	yields bool     // now is cancelled and will wait again, for something newer to have the link
 
 	ready     *events.CommitRequest // is in the store and not committed
@@ -76,10 +77,10 @@ func (s *shipping) likely(f *found) int64 { return min(f.need, s.needs.p95(f.nee
 
 // left is how many bytes the upload under way has still to send, at most.
 func (a *agent) left() int64 {
-	s, p := &a.ship, a.engine.Progress()
-	left := max(s.likely(s.now)-(p.Sent-s.up.was), 0)
-	if p.Left > 0 {
-		left = min(left, p.Left)
+	s := &a.ship
+	left := max(s.likely(s.now)-a.carried(s.up), 0)
+	if most := a.engine.Progress().Left; most > 0 {
+		left = min(left, most)
 	}
 	return left
 }
@@ -101,7 +102,7 @@ func (a *agent) unsentBytes() (n int64) {
 func (a *agent) unsent() (d time.Duration) {
 	s := &a.ship
 	if s.now != nil {
-		d += s.pace.expect(a.left())
+		d += s.pace.rest(a.left())
 	}
 	if s.next != nil {
 		d += s.pace.expect(s.likely(s.next))
@@ -139,7 +140,7 @@ func (a *agent) complete(f *found) {
 		s.saves.add(f.seen + a.cfg.WatchEvery)
 	}
 	s.pauses.add(f.save)
-	f.gone = a.goneOf(f.name)
+	f.gone, f.ahead = a.goneOf(f.name)
 	f.need = max(f.need-f.gone, 0)
 	s.next.release(a.cfg.Log)
 	s.found, s.next, s.size, s.yields = *f, f, f.size, false
@@ -149,8 +150,9 @@ func (a *agent) complete(f *found) {
 	a.beat.update(func(h *events.Heartbeat) { h.Saved = f.step })
 	a.stepped(progress{Step: f.step}, f.at) // also of a trainer that tells none
 	a.cfg.Log.Info("checkpoint complete", zap.String("checkpoint", f.name), zap.Int64("bytes", f.size), zap.Int64("need", f.need), zap.Duration("save", f.save))
-	if s.now != nil && a.notice != nil && !a.fitIn(a.unsent()) && a.fitIn(s.pace.expect(s.likely(f))) {
-		s.cancel() // the newer goes first; what the store has of the other is not sent again
+	if w := a.wish; s.now != nil && a.notice != nil && w != nil && f.step >= w.base && s.now.step < w.base &&
+		!a.fitIn(a.unsent()) && a.fitIn(s.pace.expect(s.likely(f))) {
+		s.cancel() // what was asked for goes first; what the store has of the other is not sent again
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/spotferry/spotferry/events"
 )
@@ -31,6 +32,7 @@ type trainer struct {
 	finding  *finding // why it was ended, if something was wrong
 	heard    bool     // the gateway knows of that
 	unheard  bool     // and never will
+	bidden   bool     // it was asked to save by a signal that ends trainers
 	stopping bool     // its tree is being stopped or killed
 	exit     Exit
 	reason   string // why it ended, if more is known than the exit
@@ -223,6 +225,9 @@ func (a *agent) reportDone() {
 	t := a.trainer
 	req := events.DoneRequest{Lease: a.cfg.Bootstrap.Lease, Code: t.exit.Code, Signal: t.exit.Signal, LastStep: max(t.step, t.from), Reason: t.reason}
 	req.OutOfMemory = a.killedForMemory(t.exit)
+	if t.bidden && t.exit == (Exit{}) { // it did as it was bidden, which is no end of the work
+		req.Code, req.Signal = -1, unix.SignalName(a.signal)
+	}
 	if t.failed != nil {
 		req.Unrestorable = t.failed.unrestorable
 	}

@@ -18,10 +18,14 @@ func (a *agent) upload(now time.Duration) {
 	s := &a.ship
 	f := s.next
 	ctx, cancel := context.WithCancel(a.ctx)
-	if s.early.of != f.name { // what is under way of this very one is not sent twice
-		s.early.stop()
-	}
 	t, epoch := a.transfers(now), a.epoch
+	s.gauge = t
+	switch e := &s.early; {
+	case e.of != f.name:
+		e.stop()
+	case e.flight != nil: // what is under way of this very one is not sent twice
+		s.gauge = e.flight.transfer
+	}
 	s.now, s.next, s.cancel, s.up, s.yields = f, nil, cancel, t, false
 	a.working.Go(func() {
 		defer cancel()
@@ -47,9 +51,10 @@ func (a *agent) uploaded(f *found, ref checkpoint.Ref, weights string, up sent, 
 		f.tried += up.bytes
 	}
 	if err == nil {
-		a.sentIn(s.up, up)
-		s.needs.add(f.tried + up.bytes)
-		s.wholes.add(f.gone + f.tried + up.bytes)
+		a.sentIn(s.gauge, sent{up.bytes + s.up.was - s.gauge.was, up.took + s.up.began - s.gauge.began})
+		needed := f.ahead + f.tried + up.bytes
+		s.needs.add(needed)
+		s.wholes.add(f.gone + needed)
 		s.early.finish(f.name)
 		s.failures, s.full = 0, 0
 		f.release(a.cfg.Log)

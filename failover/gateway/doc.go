@@ -9,5 +9,10 @@
 // append, under the epoch of that moment. The credentials of an older epoch are
 // revoked before the agent of a newer one is told to start.
 //
+// It is also who collects: checkpoints that a job does not keep any longer are
+// dropped in the job's record first and deleted from the store a grace later, by
+// rules under which no writer, restore or other gateway can come to need what goes:
+// see docs/decisions/0014.
+//
 // It decides nothing about where a job runs, and holds no state that the log does not.
 package gateway

@@ -79,7 +79,7 @@ func (a ask) secretsFor(j failover.Job, r events.JoinRequest) (*events.Sealed, e
 func proven(r events.JoinRequest) error {
 	key, err := nkeys.FromPublicKey(r.Key)
 	if err != nil || !nkeys.IsValidPublicCurveKey(r.SealTo) || key.Verify([]byte(r.SealTo), r.Proof) != nil {
-		return invalid("seal_to: want a curve key signed by the agent's own: this job has secrets, which an older agent cannot take")
+		return invalid("seal_to: want a curve key signed by the agent's own: this job has secrets or encrypted checkpoints, which an older agent cannot take")
 	}
 	return nil
 }

@@ -38,6 +38,10 @@ func (e *environment) bring(ctx context.Context, job *prepared) error {
 	}
 	spec.Mounts = nil
 	for _, m := range job.mounts {
+		if m.Source != "" { // machines fetch it by themselves
+			spec.Mounts = append(spec.Mounts, events.Mount{Path: m.Path, Source: m.Source})
+			continue
+		}
 		a, err := e.keep(ctx, func(w io.Writer) error { return m.Pack(ctx, w) })
 		if err != nil {
 			return notBrought(ctx, "packing "+m.Path, err)

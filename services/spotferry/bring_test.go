@@ -61,7 +61,7 @@ func TestFileMountsTravelWithTheJob(t *testing.T) {
 		}
 	}
 	file := filepath.Join(dir, "job.yaml")
-	src := "run: train\npolicy: {budget: $20}\nfile_mounts:\n  ~/conf: ./conf\n  ~/x/two.txt: one.txt\n"
+	src := "run: train\npolicy: {budget: $20}\nfile_mounts:\n  ~/conf: ./conf\n  ~/x/two.txt: one.txt\n  ~/w: s3://my-bucket/w\n"
 	if err := os.WriteFile(file, []byte(src), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestFileMountsTravelWithTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := sent.Spec.Mounts
-	if len(m) != 2 || m[0].Path != "~/conf" || m[1].Path != "~/x" || kept.names(t, m[0].Archive) != "a.json b.json" || kept.names(t, m[1].Archive) != "two.txt" {
+	if len(m) != 3 || m[2].Path != "~/w" || m[2].Source != "s3://my-bucket/w" || m[2].Archive.Object != "" || m[0].Path != "~/conf" || m[1].Path != "~/x" || kept.names(t, m[0].Archive) != "a.json b.json" || kept.names(t, m[1].Archive) != "two.txt" {
 		t.Errorf("mounts %+v", m)
 	}
 	if err := os.Remove(filepath.Join(dir, "one.txt")); err != nil {

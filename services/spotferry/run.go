@@ -28,6 +28,11 @@ func runCommand(e *environment) *cobra.Command {
 submits the job, and follows its output across every machine it runs on. Output
 goes to standard output, everything else to standard error.
 
+What the job reads travels with it (workdir, and file_mounts from here) or is
+fetched by each machine while it boots (file_mounts from s3://, gs://, https://
+and hf://, with the job's own secrets). Fetched files can be read, not written.
+Commands run on the machine itself: no container image is fetched or started.
+
 Ctrl-C stops watching; the job goes on. Run exits with how the job ended:
 'spotferry help exit-codes'.`,
 		Example: `  spotferry run train.yaml

@@ -18,7 +18,9 @@ type keeper struct {
 	err   error
 }
 
-func (k *keeper) note(format string, args ...any) { k.asked = append(k.asked, fmt.Sprintf(format, args...)) }
+func (k *keeper) note(format string, args ...any) {
+	k.asked = append(k.asked, fmt.Sprintf(format, args...))
+}
 
 func (k *keeper) Usage(_ context.Context, job events.JobID) (gateway.Usage, error) {
 	k.note("usage %s", job)

@@ -47,7 +47,7 @@ func (f Failover) Phase(name string) (d time.Duration, ok bool) {
 
 // Phases lists the names of phases in the order in which a move goes through them.
 func Phases() []string {
-	return []string{"detect", "save", "upload", "wait", "decide", "acquire", "boot", "place", "setup", "image", "inputs", "restore", "first-step"}
+	return []string{"detect", "save", "upload", "wait", "decide", "acquire", "boot", "inputs-ahead", "place", "setup", "image", "inputs", "restore", "first-step"}
 }
 
 // FailoverQuery is the body of what is asked about failovers; each verb uses the fields it needs.

@@ -116,8 +116,11 @@ func (l layout) read(ctx context.Context, st state) (*Session, error) {
 		return nil, fmt.Errorf("opening the checkpoint store: %w", err)
 	}
 	book := failover.NewBook(s.log, now)
+	store := plane.Config{
+		Store: s.store.Store, Grant: s.store.Grant, Signer: s.store.Signer, TenantKey: l.keys().Of, Operator: s.operator, Timers: st.Timers(),
+	}
 	server := console.New(console.Config{
-		Log: s.log, Signals: bus, Book: book, Checkpoints: plane.StoreReader(book, s.store.Store, s.store.Grant, st.Timers(), now), Money: ledger.NewBook(s.log, "/spotferry/console", time.Now),
+		Log: s.log, Signals: bus, Book: book, Checkpoints: plane.StoreReader(store, book, now), Money: ledger.NewBook(s.log, "/spotferry/console", time.Now),
 		Org: events.OrgID(st.Org), Offers: func() []console.Offer { return nil }, Logs: bus, ReadOnly: true, Now: now, Logger: zap.NewNop(),
 		Plan: func(context.Context, console.SubmitRequest) (console.Plan, error) {
 			return console.Plan{}, console.NotServing()

@@ -14,9 +14,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
+	"github.com/spotferry/spotferry/checkpoint/storetest/s3server"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
 	"github.com/spotferry/spotferry/services/internal/console"
+	"github.com/spotferry/spotferry/services/internal/storage"
 )
 
 func TestWhatCannotBeOpened(t *testing.T) {
@@ -221,5 +223,31 @@ func TestAWorkdirIsKeptOnceUnderTheNameOfItsContent(t *testing.T) {
 	}
 	if _, err := StoreWorkdir(t.Context(), dir, func(io.Writer) error { return os.ErrNotExist }); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a workdir that cannot be packed: %v", err)
+	}
+}
+
+func TestAWorkdirGoesIntoTheStoreThatMachinesRead(t *testing.T) {
+	server := s3server.Start(t)
+	bucket := server.Bucket(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", server.Access)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", server.Secret)
+	url := "s3://" + bucket + "/jobs?endpoint=" + server.URL
+	dir := t.TempDir()
+	cfg := config(dir)
+	cfg.Store = url
+	if _, err := (layout{dir}).establish(cfg); err != nil {
+		t.Fatal(err)
+	}
+	a, err := StoreWorkdir(t.Context(), dir, func(w io.Writer) error { _, err := io.WriteString(w, "print(1)"); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := storage.Open(t.Context(), url, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if size, err := store.Stat(t.Context(), a.Object); err != nil || size != a.Bytes {
+		t.Errorf("%s has %d bytes there, %v", a.Object, size, err)
 	}
 }

@@ -125,6 +125,9 @@ func (s *system) open(ctx context.Context) error {
 	if s.store, err = storage.Open(ctx, s.layout.storeURL(s.state), s.cfg.Logger); err != nil {
 		return fmt.Errorf("opening the checkpoint store: %w", err)
 	}
+	if s.store.Grant.Cache, err = s.layout.inputCache(); err != nil {
+		return fmt.Errorf("the directory for inputs cannot be made: %w", err)
+	}
 	if s.cfg.Encrypt {
 		if err := s.layout.keys().Make(org); err != nil {
 			return fmt.Errorf("making the checkpoints' key: %w", err)

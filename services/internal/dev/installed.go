@@ -29,15 +29,16 @@ func openInstallation(ctx context.Context, i *installation.Installation, err err
 	})
 }
 
-// storeOf is the organisation of a state directory or of an installation, and where its store is.
-func storeOf(dir string) (org, path string, err error) {
+// storeOf is the organisation of a state directory or of an installation, and the URL of its store.
+func storeOf(dir string) (org, url string, err error) {
 	i, err := installation.Load(filepath.Join(dir, installation.File))
 	if err == nil {
-		return i.Org, i.StoreDir(), nil
+		return i.Org, i.StoreURL(), nil
 	}
 	if !errors.Is(err, installation.ErrNone) {
 		return "", "", err
 	}
-	st, err := layout{dir}.readState()
-	return st.Org, filepath.Join(dir, "store"), err
+	l := layout{dir}
+	st, err := l.readState()
+	return st.Org, l.storeURL(st), err
 }

@@ -8,18 +8,20 @@ import (
 	"io"
 	"os"
 
+	"go.uber.org/zap"
 	"lukechampine.com/blake3"
 
 	"github.com/spotferry/spotferry/checkpoint"
-	"github.com/spotferry/spotferry/checkpoint/store/dir"
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/services/internal/storage"
 )
 
 // StoreWorkdir puts a packed working directory into the store of a state
 // directory, under the name of its content, from where machines fetch it. The
-// same content is stored once. pack writes the archive.
+// same content is stored once. pack writes the archive. A store that is not a
+// directory is reached with whatever keys its own tools would find here.
 func StoreWorkdir(ctx context.Context, stateDir string, pack func(io.Writer) error) (a events.Archive, err error) {
-	org, path, err := storeOf(stateDir)
+	org, url, err := storeOf(stateDir)
 	if err != nil {
 		return a, err
 	}
@@ -39,9 +41,9 @@ func StoreWorkdir(ctx context.Context, stateDir string, pack func(io.Writer) err
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return a, err
 	}
-	store, err := dir.Open(dir.Config{Path: path})
+	store, err := storage.Open(ctx, url, zap.NewNop())
 	if err != nil {
-		return a, err
+		return a, fmt.Errorf("opening the store that machines fetch it from: %w", err)
 	}
 	defer store.Close()
 	hash := hex.EncodeToString(h.Sum(nil))
@@ -50,4 +52,11 @@ func StoreWorkdir(ctx context.Context, stateDir string, pack func(io.Writer) err
 		return a, err
 	}
 	return a, nil
+}
+
+// inputCache is where the machines of this host keep what jobs read, for the
+// machines after them.
+func (l layout) inputCache() (string, error) {
+	dir := l.path("inputs")
+	return dir, os.MkdirAll(dir, 0o700)
 }

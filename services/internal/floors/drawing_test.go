@@ -53,7 +53,7 @@ var drawing = []room{
 	{path: "events/eventstest", floor: 1, support: true},
 	{path: "events/natsbus/natsbustest", floor: 1, support: true},
 	{path: "checkpoint/framework", floor: 1},
-	{path: "checkpoint/input", floor: 1},
+	{path: "checkpoint/input", floor: 1, beside: []string{"checkpoint/store/wire"}},
 	{path: "checkpoint/framework/frameworktest", floor: 1, support: true},
 	{path: "checkpoint/store/*", floor: 1},
 	{path: "checkpoint/store/wire", floor: 1},

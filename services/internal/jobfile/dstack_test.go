@@ -64,7 +64,7 @@ func TestADstackTaskBecomesAJobFile(t *testing.T) {
 		{"run", s.Run, "set -e\nexport DSTACK_GPUS_PER_NODE=$SKYPILOT_NUM_GPUS_PER_NODE\nuv pip install trl\ntrain \\\n  --num_processes $DSTACK_GPUS_PER_NODE\n"},
 		{"envs", fmt.Sprint(s.Envs), "map[CONFIG:c VERSION:1.10]"},
 		{"secrets", fmt.Sprint(s.Secrets), "[HF_TOKEN WANDB_API_KEY]"},
-		{"mounts", fmt.Sprint(j.Mounts), "[{~/conf/a.json /home/ann/conf/a.json } {data ../data }]"},
+		{"mounts", fmt.Sprint(j.Mounts), "[{~/conf/a.json /home/ann/conf/a.json  } {data ../data  }]"},
 		{"accelerators", fmt.Sprint(s.Resources.Accelerators), "[{A100-80GB 1} {A100-80GB 2} {H100 1} {H100 2}]"},
 		{"machine", fmt.Sprint(s.Resources.VCPU, s.Resources.RAMMiB, s.Resources.DiskGB), "16 204800 500"},
 		{"places", fmt.Sprint(s.Resources.Places), "[{aws us-east-1 } {gcp us-east-1 }]"},

@@ -129,6 +129,8 @@ func table() []key {
 		{path: "policy.countries", verdict: reads, read: (*reader).readCountries},
 		refused("policy.webhooks", "no webhook is called yet", "follow the job's events instead (spotferry job events)"),
 
+		{path: "policy.caches", verdict: reads, read: (*reader).readCaches},
+
 		{path: "policy.checkpoint", verdict: reads, read: (*reader).mapping},
 		{path: "policy.checkpoint.dir", verdict: reads, read: (*reader).readCheckpointDir},
 		{path: "policy.checkpoint.interval", verdict: reads, read: (*reader).readInterval},

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,10 +13,14 @@ import (
 
 const maxMounts = 64
 
-// Mount is something to Pack besides the workdir, and where it is unpacked.
+// Mount is something to Pack besides the workdir, and where it is unpacked, or
+// something that machines fetch by themselves.
 type Mount struct {
 	Path string // the directory on the machine: below "~", or below the working directory
 	From string // what is packed here
+	// Source is where machines fetch it from, and then nothing is packed; "": here.
+	// Path may be a file's then.
+	Source string
 	// File, when From is one file, is its name in Path; "": From is a directory.
 	File string
 }
@@ -35,6 +38,10 @@ func (r *reader) readMounts(field string, n *yaml.Node) {
 		}
 		to, good := r.mountTarget(p)
 		if !good {
+			continue
+		}
+		if remote(from) {
+			r.job.Mounts = append(r.job.Mounts, r.fetched(p, to, from))
 			continue
 		}
 		if m, ok := r.local(to, from, source); ok {
@@ -94,7 +101,7 @@ func (r *reader) mountSource(p pair) (string, *yaml.Node) {
 		if !ok {
 			return "", nil
 		}
-		return s, r.here(field, s, p.val)
+		return s, r.there(field, s, p.val)
 	}
 	var source, mode *yaml.Node
 	var bucket []string
@@ -113,26 +120,23 @@ func (r *reader) mountSource(p pair) (string, *yaml.Node) {
 	}
 	if source == nil || isNull(source) {
 		r.refuse(placeOf(p.key), field, "leave it out, and let the trainer save below $SPOTFERRY_CHECKPOINT_DIR (policy.checkpoint.dir): that travels to every machine",
-			"%s mounts a bucket, which this version does not", field)
+			"%s mounts a bucket of the job's own, which is not made here", field)
 		return "", nil
 	}
 	s, ok := r.text(field+".source", source)
-	if !ok || !r.mountMode(field, mode) {
-		return "", nil
-	}
-	if at := r.here(field+".source", s, source); at == nil {
+	if !ok || r.there(field+".source", s, source) == nil || !r.mountMode(field, mode, remote(s)) {
 		return "", nil
 	}
 	if mode == nil || !strings.EqualFold(mode.Value, "COPY") {
 		r.warn(placeOf(p.key), field, "save what must last below policy.checkpoint.dir", "%s is copied to the machine: what the job writes there stays there", field)
 	}
 	if len(bucket) > 0 {
-		r.note(placeOf(p.key), field, "%s: no bucket is made of it; its files travel with the job, so %s is not consulted", field, strings.Join(bucket, ", "))
+		r.note(placeOf(p.key), field, "%s: no bucket is made of it; its files are copied to each machine, so %s is not consulted", field, strings.Join(bucket, ", "))
 	}
 	return s, source
 }
 
-func (r *reader) mountMode(field string, n *yaml.Node) bool {
+func (r *reader) mountMode(field string, n *yaml.Node, remote bool) bool {
 	if n == nil || isNull(n) {
 		return true
 	}
@@ -141,38 +145,12 @@ func (r *reader) mountMode(field string, n *yaml.Node) bool {
 		r.refuse(placeOf(n), field+".mode", "choose COPY", "%s.mode is %s", field, quoted(s))
 		ok = false
 	}
+	if ok && remote && !strings.EqualFold(s, "COPY") {
+		r.refuse(placeOf(n), field+".mode", "write mode: COPY for what the job reads, and save what it writes below $SPOTFERRY_CHECKPOINT_DIR (policy.checkpoint.dir): that travels to every machine",
+			"%s.mode is %s: a bucket is copied to the machine and not mounted on it", field, quoted(s))
+		ok = false
+	}
 	return ok
-}
-
-var scheme = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*)://`)
-
-// here returns n when s is a path on this machine, and refuses it otherwise,
-// with the command that fetches it.
-func (r *reader) here(field, s string, n *yaml.Node) *yaml.Node {
-	if m := scheme.FindStringSubmatch(s); m != nil {
-		r.refuse(placeOf(n), field, "fetch it in setup: "+fetchCommand(strings.ToLower(m[1])), "%s comes from %s://, which this version does not fetch", field, strings.ToLower(m[1]))
-		return nil
-	}
-	return n
-}
-
-// fetchCommand is how a script fetches from a kind of store.
-func fetchCommand(kind string) string {
-	switch kind {
-	case "s3":
-		return "aws s3 sync s3://BUCKET/PATH DIR"
-	case "gs":
-		return "gcloud storage rsync -r gs://BUCKET/PATH DIR"
-	case "az", "azure":
-		return "azcopy copy https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH DIR --recursive"
-	case "hf":
-		return "hf download OWNER/NAME --local-dir DIR"
-	case "http", "https":
-		return "curl -fLO URL"
-	case "git", "ssh":
-		return "git clone URL DIR"
-	}
-	return "rclone copy REMOTE:BUCKET/PATH DIR"
 }
 
 // local finds what is to be packed, so that nothing starts without it.

@@ -93,8 +93,8 @@ func specimens() map[string]specimen {
 		"num_nodes": {[]string{"1", "'1'"}, []string{"2", "0", "one", "[1]"}},
 		"envs":      {[]string{"{A: 1.10, b_2: yes}", "{A: ''}"}, []string{"{a b: c}", "{SPOTFERRY_X: y}", "{SKYPILOT_TASK_ID: y}", "[A]", "{A: [b]}", "{1A: b}", "text"}},
 		"secrets":   {[]string{"{A: xyz}", "{A: ''}"}, []string{"{a b: c}", "{SPOTFERRY_X: y}", "text", "{A: [b]}", "[a b]", "[{A: b}]"}},
-		"file_mounts": {[]string{"{~/x: ./y}", "{x: /abs/y}", "{~/x: {source: ./y, mode: COPY, persistent: false, name: b}}"},
-			[]string{"{/x: ./y}", "{~/x: s3://b/c}", "{~/x: {name: b}}", "{~/x: {source: ./y, mode: SHARE}}", "{../x: y}", "{~/x: $Y}", "[a]", "{~/x: {source: y, sauce: z}}"}},
+		"file_mounts": {[]string{"{~/x: ./y}", "{x: /abs/y}", "{~/x: {source: ./y, mode: COPY, persistent: false, name: b}}", "{~/x: 's3://bucket/c'}", "{~/x: {source: 'gs://bucket', mode: COPY}}", "{~/x: 'https://e.org/f'}", "{~/x: 'hf://datasets/a/b@main/c'}"},
+			[]string{"{/x: ./y}", "{~/x: az://b/c}", "{~/x: s3://$B/c}", "{~/x: https://e.org/}", "{~/x: hf://a}", "{~/x: {source: s3://bucket/c, mode: MOUNT}}", "{~/x: {name: b}}", "{~/x: {source: ./y, mode: SHARE}}", "{../x: y}", "{~/x: $Y}", "[a]", "{~/x: {source: y, sauce: z}}"}},
 		"resources": {[]string{"null", "{}"}, []string{"[a]", "V100", "{nothing: 1}"}},
 		"policy":    {[]string{"{budget: 1}"}, []string{"null", "{}", "[a]", "{budget: 1, nothing: 2}"}},
 		"config":    {[]string{"null", "{}"}, []string{"[a]", "x", "{docker: {run_options: []}, kubernetes: {a: b}}"}},
@@ -133,6 +133,7 @@ func specimens() map[string]specimen {
 		"policy.progress_timeout": span,
 		"policy.on_budget":        {[]string{"stop", "pause"}, []string{"die", "[stop]", "true"}},
 		"policy.prefer":           {[]string{"cheapest", "fastest"}, []string{"best", "[fastest]"}},
+		"policy.caches":           {[]string{"~/.cache/huggingface", "[~/.cache/huggingface, ~/data/]", "[]"}, []string{"/data", "[data]", "'~'", "~/..", "[~/../x]", "{a: b}"}},
 		"policy.countries":        {[]string{"DE", "[de, FR]", "[]"}, []string{"EU", "UK", "Germany", "[DE, X]", "{DE: 1}"}},
 
 		"policy.checkpoint":                  {[]string{"null"}, []string{"[a]", "dir", "{nothing: 1}"}},

@@ -32,13 +32,9 @@ func shapes() map[string]shape {
 			object{"type": "object", "propertyNames": variableName(), "additionalProperties": object{"type": append(scalarTypes(), "null")}},
 			object{"type": "array", "items": variableName()},
 		)},
-		"file_mounts": {about: "Files from here, by where they are put on the machine: ~/there: ./here.", of: object{
+		"file_mounts": {about: "Files by where they are put on the machine: ~/there: ./here, or from s3://, gs://, https:// or hf://.", of: object{
 			"type": "object", "propertyNames": object{"pattern": `^(~|~/.*|[^/~$].*)$`, "not": object{"pattern": `(^|/)\.\.(/|$)`}},
-			"additionalProperties": either(here(), object{
-				"type": "object", "additionalProperties": false, "required": []string{"source"},
-				"properties": object{"source": here(), "mode": object{"enum": []any{"COPY", "MOUNT", "MOUNT_CACHED", nil}}, "name": text(), "store": text(),
-					"persistent": truth(), "config": object{}, "type": object{}},
-			}),
+			"additionalProperties": either(here(), there(), mount(here(), "COPY", "MOUNT", "MOUNT_CACHED", nil), mount(there(), "COPY", nil)),
 		}},
 		"resources": {about: "Which machines are good enough."},
 		"policy":    {about: "Money, time and saves: what SkyPilot's task files have no key for.", must: true},
@@ -79,6 +75,8 @@ func shapes() map[string]shape {
 		"policy.on_budget":        {about: "What happens when the budget is spent.", of: words("stop", "pause")},
 		"policy.prefer":           {about: "What to choose a machine by.", of: words("cheapest", "fastest", "deadline")},
 		"policy.countries":        {about: "Two-letter codes of where it may run; unknown places are out.", of: either(country2(), object{"type": "array", "items": country2()})},
+
+		"policy.caches": {about: "Directories below ~ that a host keeps for the organisation's next jobs: [~/.cache/huggingface].", of: either(cache(), object{"type": "array", "items": cache()})},
 
 		"policy.checkpoint":                  {about: "Where the trainer saves, how often, and what tells it to."},
 		"policy.checkpoint.dir":              {about: "Below the job's own directory; checkpoints if absent.", of: object{"type": "string", "pattern": `^[^/].*$`, "not": object{"pattern": `^\.?/*$|^\.\.(/|$)`}}},
@@ -127,6 +125,28 @@ func amount(unit string) object {
 
 func here() object {
 	return object{"type": "string", "pattern": hereabouts, "not": object{"pattern": `://`}}
+}
+
+func cache() object {
+	return object{"type": "string", "pattern": `^~/[^/$\\][^$\\]*$`, "not": object{"pattern": `^~/\.?/*$|(^|/)\.\.(/|$)`}}
+}
+
+// there is what machines fetch by themselves.
+func there() object {
+	return either(
+		object{"type": "string", "pattern": `^([sS]3|[gG][sS])://[A-Za-z0-9][A-Za-z0-9._-]+[A-Za-z0-9](/[^/$][^$]*|/?)$`},
+		object{"type": "string", "pattern": `^([hH][tT][tT][pP][sS]|[hH][tT][tT][pP])://[^/$@]+/[^$]*[^/$]$`},
+		object{"type": "string", "pattern": `^[hH][fF]://(datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][^$]*$`},
+	)
+}
+
+// mount is the long way to write one.
+func mount(source object, modes ...any) object {
+	return object{
+		"type": "object", "additionalProperties": false, "required": []string{"source"},
+		"properties": object{"source": source, "mode": object{"enum": modes}, "name": text(), "store": text(),
+			"persistent": truth(), "config": object{}, "type": object{}},
+	}
 }
 
 func money() object {

@@ -15,6 +15,7 @@ func (r *reader) together() {
 	r.spotMode()
 	r.saving()
 	r.limits()
+	r.keysOfMounts()
 
 	s := &r.job.Spec
 	if _, named := r.at["name"]; !named {

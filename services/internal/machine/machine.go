@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -85,6 +86,8 @@ func Agent(ctx context.Context, c AgentConfig) error {
 		KernelLog:   cmp.Or(c.Getenv("SPOTFERRY_KERNEL_LOG"), agent.KernelLogPath),
 		NvidiaSMI:   nvidiaSMI(c.Getenv),
 		SharedGPUs:  c.Getenv(agent.MetadataEndpointVariable) != "" && c.Getenv(nvidiaSMIVariable) == "", // a local machine is processes of ours
+		InputCache:  c.Getenv("SPOTFERRY_INPUT_CACHE"),
+		InputLimit:  gigabytes(c.Getenv("SPOTFERRY_INPUT_CACHE_GB")),
 		Log:         c.Log,
 	}
 	if c.Adjust != nil {
@@ -96,6 +99,15 @@ func Agent(ctx context.Context, c AgentConfig) error {
 		return nil
 	}
 	return err
+}
+
+// gigabytes reads a number of them; 0: none that could be meant.
+func gigabytes(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n * 1e9
 }
 
 const nvidiaSMIVariable = "SPOTFERRY_NVIDIA_SMI"

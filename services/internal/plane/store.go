@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/spotferry/spotferry/checkpoint"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/failover"
 	"github.com/spotferry/spotferry/failover/gateway"
@@ -24,9 +23,13 @@ type store interface {
 	Collect(ctx context.Context, r gateway.CollectRequest) (gateway.Collected, error)
 }
 
-// StoreReader tells a console of the checkpoint store where no gateway runs.
-func StoreReader(book *failover.Book, s checkpoint.Store, grant events.StoreGrant, timers events.Timers, now func() events.Moment) *gateway.Gateway {
-	return gateway.New(gateway.Config{Book: book, Store: s, Grant: grant, Timers: timers, Now: now, Logger: zap.NewNop()})
+// StoreReader tells a console of the checkpoint store where no gateway runs. Of
+// the configuration it takes Store, Grant, Signer, TenantKey, Operator and Timers.
+func StoreReader(cfg Config, book *failover.Book, now func() events.Moment) *gateway.Gateway {
+	return gateway.New(gateway.Config{
+		Book: book, Store: cfg.Store, Grant: cfg.Grant, Signer: cfg.Signer, TenantKey: cfg.TenantKey, Keys: cfg.Operator,
+		Timers: cfg.Timers, Now: now, Logger: zap.NewNop(),
+	})
 }
 
 // storeRequest is one of its questions; one field is set.
