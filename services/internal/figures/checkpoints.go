@@ -1,16 +1,23 @@
 package figures
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/events/natsbus"
 )
 
+// heard returns the newest heartbeat of a job's epoch, or false.
+type heard func(context.Context, natsbus.Place) (events.Heartbeat, bool, error)
+
 // Checkpoints are the figures of what was saved.
-func Checkpoints(c Config) []follow {
+func Checkpoints(c Config) []follow { return checkpointsBy(c, c.Log.Signal) }
+
+func checkpointsBy(c Config, signal heard) []follow {
 	m := maker{c.Registerer}
 	k := &checkpoints{
 		running: map[events.JobID]*saving{},
@@ -29,7 +36,36 @@ func Checkpoints(c Config) []follow {
 			set(max(c.Now().Sub(s.newest).Seconds(), 0), string(id))
 		}
 	})
+	m.scraped("checkpoint_unshipped_bytes", "Of complete checkpoints of a running job, at most so much is not in the store.", []string{"job"}, func(set func(float64, ...string)) {
+		k.beats(signal, func(id events.JobID, h events.Heartbeat) { set(float64(max(h.Unsent, 0)), string(id)) })
+	})
+	m.scraped("checkpoint_flush_seconds", "How long what is unshipped would take with all of the machine's link, as after a notice.", []string{"job"}, func(set func(float64, ...string)) {
+		k.beats(signal, func(id events.JobID, h events.Heartbeat) { set(seconds(max(h.FlushMS, 0)), string(id)) })
+	})
 	return []follow{{filters: []string{events.FilterJobs}, take: k.take}}
+}
+
+// beats gives the newest heartbeat of every running job that has one. What is not
+// answered in time is left out.
+func (k *checkpoints) beats(signal heard, each func(events.JobID, events.Heartbeat)) {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit) // a scrape has no context of ours
+	defer cancel()
+	for id, at := range k.places() {
+		h, ok, err := signal(ctx, at)
+		if err == nil && ok {
+			each(id, h)
+		}
+	}
+}
+
+func (k *checkpoints) places() map[events.JobID]natsbus.Place {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make(map[events.JobID]natsbus.Place, len(k.running))
+	for id, s := range k.running {
+		all[id] = natsbus.Place{Org: s.org, Job: id, Epoch: s.epoch}
+	}
+	return all
 }
 
 type checkpoints struct {
@@ -43,6 +79,7 @@ type checkpoints struct {
 
 // saving is a running job's epoch and when something of it was last safe.
 type saving struct {
+	org    events.OrgID
 	epoch  int
 	newest time.Time
 }
@@ -55,7 +92,7 @@ func (k *checkpoints) take(e events.Event) {
 	switch f := e.Fact.(type) {
 	case events.JobPlaced:
 		if s == nil {
-			s = &saving{newest: e.Time}
+			s = &saving{org: e.Aggregate.Org, newest: e.Time}
 			k.running[id] = s
 		}
 		s.epoch = f.Epoch

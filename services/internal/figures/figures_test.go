@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spotferry/spotferry/bidder/trace"
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/events/natsbus"
 )
 
 var t0 = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -120,12 +122,38 @@ func TestACheckpointsAgeIsOfRunningJobsOnly(t *testing.T) {
 		job(t0.Add(3*time.Minute), events.JobCommitted{Epoch: 1, Checkpoint: events.Checkpoint{Bytes: 100}}), // void
 	}
 	const head = "# HELP spotferry_checkpoint_age_seconds Time since the newest commit of a running job, or since its start.\n# TYPE spotferry_checkpoint_age_seconds gauge\n"
-	r := happen(t, Checkpoints, t0.Add(4*time.Minute), running...)
+	silent := func(c Config) []follow {
+		return checkpointsBy(c, func(context.Context, natsbus.Place) (events.Heartbeat, bool, error) {
+			return events.Heartbeat{}, false, nil
+		})
+	}
+	r := happen(t, silent, t0.Add(4*time.Minute), running...)
 	compare(t, r, head+"spotferry_checkpoint_age_seconds{job=\"j\"} 180\n"+`
 # HELP spotferry_checkpoint_bytes_total Size of what was committed.
 # TYPE spotferry_checkpoint_bytes_total counter
 spotferry_checkpoint_bytes_total 100
 `, "spotferry_checkpoint_age_seconds", "spotferry_checkpoint_bytes_total")
-	r = happen(t, Checkpoints, t0.Add(4*time.Minute), append(running, job(t0, events.JobEnded{}))...)
+	r = happen(t, silent, t0.Add(4*time.Minute), append(running, job(t0, events.JobEnded{}))...)
 	compare(t, r, "", "spotferry_checkpoint_age_seconds")
+}
+
+func TestWhatIsNotShippedIsOfRunningJobsOnly(t *testing.T) {
+	t.Parallel()
+	told := func(c Config) []follow {
+		return checkpointsBy(c, func(_ context.Context, at natsbus.Place) (events.Heartbeat, bool, error) {
+			return events.Heartbeat{Unsent: 3000, FlushMS: 1500}, at == natsbus.Place{Org: "acme", Job: "j", Epoch: 2}, nil
+		})
+	}
+	running := []events.Event{job(t0, events.JobPlaced{Epoch: 1}), job(t0, events.JobPlaced{Epoch: 2})}
+	names := []string{"spotferry_checkpoint_unshipped_bytes", "spotferry_checkpoint_flush_seconds"}
+	compare(t, happen(t, told, t0, running...), `
+# HELP spotferry_checkpoint_flush_seconds How long what is unshipped would take with all of the machine's link, as after a notice.
+# TYPE spotferry_checkpoint_flush_seconds gauge
+spotferry_checkpoint_flush_seconds{job="j"} 1.5
+# HELP spotferry_checkpoint_unshipped_bytes Of complete checkpoints of a running job, at most so much is not in the store.
+# TYPE spotferry_checkpoint_unshipped_bytes gauge
+spotferry_checkpoint_unshipped_bytes{job="j"} 3000
+`, names...)
+	compare(t, happen(t, told, t0, running[0]), "", names...)
+	compare(t, happen(t, told, t0, append(running, job(t0, events.JobPaused{}))...), "", names...)
 }

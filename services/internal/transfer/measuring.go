@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// The acts of a round, in order. Between full and changed the data set changes;
+// before restored the caches are dropped only where what was restored is compared.
+const (
+	full      = "full"
+	changed   = "changed"
+	unchanged = "unchanged"
+	restored  = "restored"
+)
+
+var acts = []string{full, changed, unchanged, restored}
+
+// results are all runs, by contender and act, and the limits of the machine.
+type results struct {
+	Bytes   int64                       `json:"bytes"`   // of the data set
+	Changed int64                       `json:"changed"` // bytes that differ in the second put
+	Runs    map[string]map[string][]run `json:"runs"`
+	Disk    []run                       `json:"disk"` // 2 GiB written past the cache, in pieces of 8 MiB
+	Absent  map[string]string           `json:"absent"`
+	order   []string
+}
+
+func (b *bench) measure(ctx context.Context, rounds int) (*results, error) {
+	r := &results{Changed: changedBytes, Runs: map[string]map[string][]run{}, Absent: map[string]string{}}
+	var taking []contender
+	for _, c := range b.contenders() {
+		if p := b.missing(c); p != "" {
+			r.Absent[c.name] = p + " is not on this machine"
+			continue
+		}
+		taking = append(taking, c)
+		r.order = append(r.order, c.name)
+		r.Runs[c.name] = map[string][]run{}
+	}
+	if b.s3 == nil {
+		r.Absent["everything to S3"] = "versitygw is not on this machine"
+	}
+	for i := range rounds {
+		if err := b.round(ctx, r, taking, uint64(i+1), fmt.Sprintf("round %d of %d", i+1, rounds)); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (b *bench) round(ctx context.Context, r *results, taking []contender, seed uint64, title string) (err error) {
+	say := func(what string) { fmt.Fprintf(os.Stderr, "%s: %s\n", title, what) }
+	say("generating the data set")
+	if err := empty(b.path("src"), b.path("target"), b.path("state"), b.path("s3"), b.path("restored")); err != nil {
+		return err
+	}
+	if err := generate(b.path("src"), seed); err != nil {
+		return err
+	}
+	if r.Bytes, err = size(b.path("src")); err != nil {
+		return err
+	}
+	disk, err := b.rawDisk(ctx)
+	if err != nil {
+		return err
+	}
+	r.Disk = append(r.Disk, disk)
+	for _, c := range taking {
+		if c.prepare == nil {
+			continue
+		}
+		if err := c.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	for _, act := range acts {
+		if act == changed {
+			if err := change(b.path("src"), seed); err != nil {
+				return err
+			}
+		}
+		for _, c := range taking {
+			if act == unchanged && !c.again {
+				continue
+			}
+			say(c.name + ", " + act)
+			one, err := b.act(ctx, c, act)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", c.name, act, err)
+			}
+			r.Runs[c.name][act] = append(r.Runs[c.name][act], one)
+		}
+	}
+	return nil
+}
+
+func (b *bench) act(ctx context.Context, c contender, act string) (run, error) {
+	if err := syncfs(b.dir); err != nil {
+		return run{}, err
+	}
+	if act != restored {
+		flush := ""
+		if c.local {
+			flush = b.dir
+		}
+		one, err := timed(ctx, c.env, flush, c.put...)
+		if err != nil {
+			return one, err
+		}
+		var told struct {
+			Sent int64 `json:"sent"`
+		}
+		if json.Unmarshal(one.Out, &told) == nil {
+			one.Sent = told.Sent
+		}
+		return one, nil
+	}
+	one, err := timed(ctx, c.env, b.dir, c.get...)
+	if err != nil {
+		return one, err
+	}
+	return one, b.compare(ctx, c)
+}
+
+// compare reads back what was restored, past the caches, with a program that is
+// not ours.
+func (b *bench) compare(ctx context.Context, c contender) error {
+	if f, err := os.OpenFile("/proc/sys/vm/drop_caches", os.O_WRONLY, 0); err == nil { // only root may
+		_, werr := f.WriteString("1")
+		if err := errors.Join(werr, f.Close()); err != nil {
+			return err
+		}
+	}
+	sums := func(dir string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, "sh", "-c", "find . -type f | sort | xargs -d '\\n' sha256sum")
+		cmd.Dir = dir
+		return cmd.Output()
+	}
+	dir, err := treeOf(b.path("restored", c.name))
+	if err != nil {
+		return err
+	}
+	want, err := sums(b.path("src"))
+	if err != nil {
+		return err
+	}
+	got, err := sums(dir)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(want, got) {
+		return fmt.Errorf("what %s restored differs from what it was given", c.name)
+	}
+	return os.RemoveAll(b.path("restored", c.name))
+}
+
+// treeOf finds the directory with the files in it: some tools restore the path too.
+func treeOf(dir string) (string, error) {
+	for {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return "", err
+		}
+		if len(entries) != 1 || !entries[0].IsDir() {
+			return dir, nil
+		}
+		dir = filepath.Join(dir, entries[0].Name())
+	}
+}
+
+func (b *bench) rawDisk(ctx context.Context) (run, error) {
+	file := b.path("raw")
+	defer os.Remove(file)
+	if err := syncfs(b.dir); err != nil {
+		return run{}, err
+	}
+	return timed(ctx, nil, b.dir, strings.Fields("dd if=/dev/zero bs=8M count=256 oflag=direct conv=fsync of="+file)...)
+}
+
+func size(dir string) (sum int64, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return 0, err
+		}
+		sum += info.Size()
+	}
+	return sum, nil
+}
