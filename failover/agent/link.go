@@ -24,6 +24,8 @@ const (
 	unknownRate = 32 << 20
 	// unknownTrips is what an upload takes besides its bytes, until a small one has shown it.
 	unknownTrips = time.Second
+	// fewTrips is below how many bytes an upload's time is round trips and nothing else.
+	fewTrips = 64 << 10
 )
 
 // expect returns how long an upload of so many bytes takes, by the slowest but
@@ -70,7 +72,7 @@ func (p pace) scaled(bytes int64, trips time.Duration) time.Duration {
 func (p pace) trips(bytes int64) time.Duration {
 	var small recent
 	for _, s := range p {
-		if s.bytes <= max(bytes, 64<<10) {
+		if s.bytes <= max(bytes, fewTrips) {
 			small = append(small, s.took)
 		}
 	}
@@ -92,6 +94,9 @@ func at(bytes int64, rate float64) time.Duration {
 }
 
 func (s sent) scaled(bytes int64, trips time.Duration) time.Duration {
+	if s.bytes < fewTrips && s.bytes <= bytes { // it says nothing of the link
+		return s.took + at(bytes-s.bytes, unknownRate)
+	}
 	if s.bytes <= 0 {
 		return s.took
 	}

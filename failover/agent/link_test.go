@@ -13,10 +13,10 @@ func TestExpectedUpload(t *testing.T) {
 		t.Errorf("of a store nobody measured: %v", got)
 	}
 	for range 19 {
-		p.add(sent{100, time.Second})
+		p.add(sent{100 << 20, time.Second})
 	}
-	p.add(sent{100, time.Minute})
-	for bytes, want := range map[int64]time.Duration{100: time.Second, 50: time.Second, 300: 3 * time.Second} {
+	p.add(sent{100 << 20, time.Minute})
+	for bytes, want := range map[int64]time.Duration{100 << 20: time.Second, 50 << 20: time.Second, 300 << 20: 3 * time.Second} {
 		if got := p.expect(bytes); got != want {
 			t.Errorf("expect(%d) = %v, want %v: one in twenty may be slower", bytes, got, want)
 		}
@@ -36,6 +36,7 @@ func TestATailIsExpectedToTakeATailsTime(t *testing.T) {
 		{"or were seen to", pace{{1000 * MB, 100 * time.Second}, {1000, 300 * time.Millisecond}}, MB, 300 * time.Millisecond},
 		{"tiny uploads say nothing of large ones", pace{{1000, 3 * time.Second}, {100 * MB, 10 * time.Second}}, 200 * MB, 20 * time.Second},
 		{"unless there are no others", pace{{MB, time.Second}}, 100 * MB, 100 * time.Second},
+		{"a few bytes in seconds do not make megabytes take hours", pace{{233, 3 * time.Second}}, 32*MB + 233, 4 * time.Second},
 		{"one that had nothing to send took trips", pace{{0, time.Second}}, 0, time.Second},
 	} {
 		if got := tc.p.expect(tc.bytes); got != tc.want {

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		stubborn(os.Args[2], os.Args[3])
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == "sink" {
+		sinking()
+		return
+	}
 	if len(os.Args) == 4 && os.Args[1] == "grinding" {
 		grinding(os.Args[2], os.Args[3])
 		return

@@ -23,7 +23,7 @@ const notLong = "^Test([^S]|S[^e]|Se[^e])"
 var stages = []stage{
 	{packages: []string{
 		"./events", "./bidder/budget", "./bidder/ledger", "./bidder/market", "./bidder/provider", "./bidder/provider/remote",
-		"./bidder/provider/providertest", "./failover", "./failover/gateway", "./checkpoint", "./checkpoint/framework", "./checkpoint/store/...",
+		"./bidder/provider/providertest", "./failover", "./failover/gateway", "./checkpoint", "./checkpoint/chunk", "./checkpoint/framework", "./checkpoint/input", "./checkpoint/store/...",
 	}},
 	{packages: []string{"./failover/agent"}, patient: true},
 	{packages: []string{"./bidder", "./events/natsbus", "./services/internal/simtest"}, run: notLong},
@@ -73,6 +73,10 @@ var promises = []promise{
 	{"bidder/trace", "", "the market's model and clocks are what they say"},
 	{"checkpoint", "I-6", "a committed checkpoint is whole and restores bit for bit"},
 	{"checkpoint.TestNothingToRestore", "I-7", "what cannot be restored is an error, never a fresh start"},
+	{"checkpoint.TestNothingKeptIsCollected", "I-6", "a writer relies on nothing that may be going"},
+	{"checkpoint/chunk", "I-6", "a piece comes back as it was, sealed and compressed or not"},
+	{"checkpoint/framework", "I-6", "only what a framework has finished writing is a checkpoint"},
+	{"checkpoint/input", "I-6", "inputs arrive as they were sent"},
 	{"events", "", "facts, ids and money survive being written down"},
 	{"events.TestCostIsRoundedOnceHalfToEven", "I-9", "an amount is rounded once, half to even"},
 	{"events/natsbus", "I-5", "what the bus has acknowledged is applied"},
@@ -83,6 +87,7 @@ var promises = []promise{
 	{"failover/agent.TestAWrongWallClockChangesNothing", "I-15", "a wrong wall clock changes nothing"},
 	{"failover/agent.TestNothingRestorableIsNeverAFreshStart", "I-7", "nothing restorable is never a fresh start"},
 	{"failover/gateway", "I-1", "only the agent of the epoch in force is obeyed"},
+	{"failover/gateway.TestNothingLiveIsEverDeleted", "I-6", "nothing that anybody may restore or rely on is ever deleted"},
 	{"services/internal/console", "", "people are told what the records say"},
 	{"services/internal/simtest", "", "the whole system under virtual time keeps its invariants"},
 	{"services/internal/simtest.TestPromiseNothingIsAcknowledgedBeforeItsEffect", "I-5", "nothing is acknowledged before its effect"},

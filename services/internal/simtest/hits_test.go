@@ -65,6 +65,8 @@ var kinds = []string{
 	"seller: offers garbage", "seller: offers refused", "seller: offers unanswered",
 	"seller: terminate garbage", "seller: terminate refused", "seller: terminate slow", "seller: terminate throttled", "seller: terminate unanswered",
 	"steps lost in a move", "store: answer lost after a put", "store: get fails", "store: object damaged", "store: put refused",
+	"store: answer lost after a delete", "store: delete refused", "store: get bent on the wire", "store: get breaks at its end", "store: list fails", "store: list late", "store: stat fails",
+	"checkpoint dropped", "store: ended job's objects counted", "store: object deleted", "store: piece of an epoch before relied on", "store: piece that came back has another name",
 	"storm", "trainer killed on a live machine", "trainer restarted in place", "two trainers at once",
 }
 

@@ -190,7 +190,10 @@ type control struct {
 	n  map[events.Verb]int
 }
 
-var errLost = errors.New("no answer came")
+var (
+	errLost    = errors.New("no answer came")
+	errUnheard = fmt.Errorf("%w, after the effect", errLost)
+)
 
 // ask makes one request and lets happen to it what the seed tells.
 func (c *control) ask(ctx context.Context, v events.Verb, do func(context.Context) error) error {

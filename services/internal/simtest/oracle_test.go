@@ -55,6 +55,7 @@ func (w *world) judge() *verdicts {
 	r.read(h["JOBS"])
 	for _, id := range w.order {
 		r.job(w.jobs[id], r.story(id))
+		r.store(ctx, r.story(id))
 	}
 	r.due(h)
 	r.machines()
@@ -187,7 +188,7 @@ func (r *record) resumed(s *story, p placing, run *run) {
 		return
 	}
 	left := slices.DeleteFunc(slices.Clone(p.good), func(c commit) bool {
-		return slices.Contains(s.refusals, refusal{c.Checkpoint.Name, run.epoch})
+		return slices.ContainsFunc(s.refusals, func(f refusal) bool { return f.name == c.Checkpoint.Name && f.epoch == run.epoch })
 	})
 	switch is := func(c commit) bool { return c.Checkpoint.Step == run.from }; {
 	case len(left) == 0, !slices.ContainsFunc(left, is):

@@ -190,7 +190,7 @@ func (l *life) open() error {
 		Conn: nc, Log: log, Operator: op, Accounts: natsbus.NewAccounts(op, pusher), Store: w.store, Grant: events.StoreGrant{Kind: "sim"},
 		Sellers: map[string]provider.Provider{sellerName: seller},
 		Clock:   w.clock, Timers: w.timers, Poll: 15 * time.Second, URL: "nats://bus.invalid:4222", Org: org, Mark: "sim", Now: time.Now, Version: "sim",
-		Logger: w.log, Crash: l.point, Turn: l.turn, Parallel: 1,
+		Logger: w.log, Crash: l.point, Turn: l.turn, Parallel: 1, Collection: collection,
 	})
 	if err != nil {
 		return err

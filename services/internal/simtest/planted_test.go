@@ -76,13 +76,22 @@ func TestTheOraclesSeeWhatIsWrong(t *testing.T) {
 			w.flaw = func(t *trainer) { t.at++ }
 		}, "I-7: job"},
 		{"nothing can be saved", reclaimed, func(w *world) {
-			w.store = mem.New(mem.Config{Plan: func(op mem.Op) (f mem.Fault) {
+			w.store = w.newShelf(func(op mem.Op) (f mem.Fault) {
 				if op.Verb == mem.Put {
 					f.Before = errLost
 				}
 				return f
-			}})
+			})
 		}, "I-8: job"},
+		{"an object of the newest checkpoint is deleted", quiet, func(w *world) {
+			w.alive.Go(func() {
+				sleep(w.ctx, 10*time.Minute)
+				for _, name := range w.store.of(string(w.order[0])) {
+					_ = w.store.Delete(w.ctx, name)
+				}
+			})
+		}, "I-6: job"},
+		{"what is deleted stays", quiet, func(w *world) { w.store.stuck = true }, "and the store still has"},
 		{"a job's owner can pay less than the system was told", quiet, func(w *world) {
 			for _, j := range w.jobs {
 				j.limit = 1000

@@ -24,6 +24,7 @@ type story struct {
 	kept     []commit
 	rejected map[string]bool
 	refusals []refusal
+	dropped  map[string]time.Time
 	notices  map[int]*events.JobNoticed // by epoch; nil once withdrawn
 	ended    *events.JobEnded
 	endedAt  time.Time
@@ -42,6 +43,7 @@ type placing struct {
 type refusal struct {
 	name  string
 	epoch int
+	why   string
 }
 
 type commit struct {
@@ -62,7 +64,7 @@ type purchase struct {
 
 func (r *record) story(id events.JobID) *story {
 	if r.jobs[id] == nil {
-		r.jobs[id] = &story{id: id, rejected: map[string]bool{}, notices: map[int]*events.JobNoticed{}}
+		r.jobs[id] = &story{id: id, rejected: map[string]bool{}, dropped: map[string]time.Time{}, notices: map[int]*events.JobNoticed{}}
 	}
 	return r.jobs[id]
 }
@@ -117,7 +119,9 @@ func (r *record) readJob(s *story, e events.Event) {
 		s.notices[f.Epoch] = nil
 	case events.JobCheckpointRejected:
 		s.rejected[f.Checkpoint.Name] = true
-		s.refusals = append(s.refusals, refusal{f.Checkpoint.Name, f.Epoch})
+		s.refusals = append(s.refusals, refusal{f.Checkpoint.Name, f.Epoch, f.Path + ": " + f.Detail})
+	case events.JobCheckpointsDropped:
+		r.readDrops(s, e, f)
 	case events.JobEnded:
 		if s.ended != nil {
 			r.w.fail("job %s ended twice", s.id)

@@ -18,25 +18,45 @@ func (w *world) objects(op mem.Op) mem.Fault {
 	if op.Verb == mem.Put {
 		f.Delay = w.chance.between(200*time.Millisecond, 1500*time.Millisecond, "put", op.Name)
 	}
-	if !w.chaotic() || !w.chance.hits(w.opt.trouble.object, "object", op.Verb, op.Name, time.Now().UnixNano()) {
+	about := []any{"object", op.Verb, op.Name, time.Now().UnixNano(), w.store.attempt(op)}
+	if !w.chaotic() || !w.chance.hits(w.opt.trouble.object, about...) {
 		return f
 	}
-	about := []any{"object fault", op.Verb, op.Name}
 	w.mu.Lock()
 	w.spoiled = append(w.spoiled, window{time.Now(), time.Now()})
 	w.mu.Unlock()
-	switch {
-	case op.Verb == mem.Put && w.chance.hits(0.4, about...):
-		w.hits.add("store: answer lost after a put")
-		f.After = errLost
-	case op.Verb == mem.Put:
-		w.hits.add("store: put refused")
-		f.Before = errLost
-	case op.Verb == mem.Get:
-		w.hits.add("store: get fails")
-		f.Before = errLost
-	}
+	kinds := faults[op.Verb]
+	k := kinds[w.chance.below(len(kinds), append(about, "how")...)]
+	k.set(w, &f)
+	w.hits.add("store: " + k.what)
 	return f
+}
+
+type fault struct {
+	what string
+	set  func(*world, *mem.Fault)
+}
+
+// faults are what stores do to those who use them. What rot does is below.
+var faults = map[mem.Verb][]fault{
+	mem.Put: {
+		{"put refused", func(_ *world, f *mem.Fault) { f.Before = errLost }},
+		{"answer lost after a put", func(_ *world, f *mem.Fault) { f.After = errUnheard }},
+	},
+	mem.Get: {
+		{"get fails", func(_ *world, f *mem.Fault) { f.Before = errLost }},
+		{"get breaks at its end", func(_ *world, f *mem.Fault) { f.After = errLost }},
+		{"get bent on the wire", func(_ *world, f *mem.Fault) { f.Bend = mem.Flipped(77) }},
+	},
+	mem.Stat: {{"stat fails", func(_ *world, f *mem.Fault) { f.Before = errLost }}},
+	mem.List: {
+		{"list fails", func(_ *world, f *mem.Fault) { f.Before = errLost }},
+		{"list late", func(w *world, f *mem.Fault) { f.Hide = w.store.fresh }},
+	},
+	mem.Delete: {
+		{"delete refused", func(_ *world, f *mem.Fault) { f.Before = errLost }},
+		{"answer lost after a delete", func(_ *world, f *mem.Fault) { f.After = errUnheard }},
+	},
 }
 
 // rot damages an object of a job's newest checkpoint, once a job: an older one is
@@ -59,7 +79,7 @@ func (w *world) rot() {
 		w.mu.Lock()
 		w.damaged[id] = true
 		w.mu.Unlock()
-		w.store.Edit(name, mem.Flipped(w.chance.below(1000, "bit", n)))
+		w.store.damage(name, mem.Flipped(w.chance.below(1000, "bit", n)))
 	}
 }
 
@@ -83,7 +103,7 @@ func (w *world) ruin() {
 			w.fake.Kill(i.Instance, "seller")
 			for k, name := range w.store.Names() {
 				if strings.HasPrefix(name, prefix) {
-					w.store.Edit(name, []func([]byte) []byte{mem.Flipped(w.chance.below(1000, "ruin", k)), func([]byte) []byte { return nil }}[w.chance.below(2, "ruin how", k)])
+					w.store.damage(name, []func([]byte) []byte{mem.Flipped(w.chance.below(1000, "ruin", k)), func([]byte) []byte { return nil }}[w.chance.below(2, "ruin how", k)])
 				}
 			}
 			w.hits.add("store: every checkpoint of a job lost")

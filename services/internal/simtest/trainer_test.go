@@ -50,6 +50,7 @@ func (t *trainer) main() agent.Exit {
 			fmt.Fprintln(t.r.Stderr, err)
 			return agent.Exit{Code: 3}
 		}
+		t.checkCargo(job, dir)
 		if t.m.w.flaw != nil {
 			t.m.w.flaw(t)
 		}
@@ -125,6 +126,7 @@ func (t *trainer) save() bool {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return true // no room: it goes on without
 	}
+	t.saveCargo(dir)
 	write(filepath.Join(dir, weightsName), weights(t.now))
 	if !t.wait(t.work.saving) {
 		t.m.w.hits.add("killed inside a save")

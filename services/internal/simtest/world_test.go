@@ -13,7 +13,6 @@ import (
 
 	"github.com/spotferry/spotferry/bidder/provider/providertest"
 	"github.com/spotferry/spotferry/bidder/trace"
-	"github.com/spotferry/spotferry/checkpoint/store/mem"
 	"github.com/spotferry/spotferry/events"
 	"github.com/spotferry/spotferry/events/natsbus"
 )
@@ -45,7 +44,7 @@ type world struct {
 	foreign []events.InstanceID
 	shut    atomic.Bool // the seller answers nothing
 	far     bool        // the seller is a program of its own
-	store   *mem.Store
+	store   *shelf
 	side    sideLog
 	flaw    func(*trainer)                 // of every trainer that has restored; nil: none
 	asked   map[string]int                 // calls of the seller, by what they are about
@@ -82,7 +81,7 @@ func newWorld(t testing.TB, seed uint64, dir string, h *hits, o options) *world 
 	w.calmAt = w.began.Add(w.hours(0.62))
 	w.far = uint64(w.chance)%2 == 0
 	w.lives = make([]*life, max(o.replicas, 1))
-	w.store = mem.New(mem.Config{Plan: w.objects})
+	w.store = w.newShelf(w.objects)
 	if o.trouble.everywhere {
 		for _, name := range crashPoints() {
 			w.armed[name] = name != anywhere
@@ -140,8 +139,10 @@ func (w *world) trace(format string, args ...any) {
 }
 
 // stamp is the time since the beginning.
-func (w *world) stamp() string {
-	d := time.Since(w.began)
+func (w *world) stamp() string { return w.stampOf(time.Now()) }
+
+func (w *world) stampOf(at time.Time) string {
+	d := at.Sub(w.began)
 	return fmt.Sprintf("%02d:%02d:%06.3f", int(d.Hours()), int(d.Minutes())%60, (d % time.Minute).Seconds())
 }
 
