@@ -81,11 +81,13 @@ func TestAnInterruptedFetchGoesOnWhereItWas(t *testing.T) {
 	}
 	machine.has(t, "data/big", m.files["big"])
 	machine.has(t, "data/small", m.files["small"])
-	if m.bytes != size+100 {
-		t.Errorf("%d bytes were asked for, want every one once: %d", m.bytes, size+100)
+	// The small one may have been on its way when everything was cancelled.
+	asked := m.bytes
+	if asked != size+100 && asked != size+200 {
+		t.Errorf("%d bytes were asked for, want each of the large file once: %d", asked, size+100)
 	}
-	if _, err := machine.Mount(t.Context(), m, machine.root, "data"); err != nil || m.bytes != size+100 {
-		t.Errorf("what is in place was fetched again: %d bytes, %v", m.bytes, err)
+	if _, err := machine.Mount(t.Context(), m, machine.root, "data"); err != nil || m.bytes != asked {
+		t.Errorf("what is in place was fetched again: %d bytes, %v", m.bytes-asked, err)
 	}
 }
 
