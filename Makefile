@@ -11,7 +11,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 PURE := ./events ./bidder ./bidder/budget ./bidder/ledger ./bidder/market ./failover
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the one binary into bin/
 	go build -o bin/spotferry ./services/spotferry
@@ -46,9 +46,9 @@ bench-checkpoint: ## checkpoints beside cp, restic, rclone and s5cmd, to a direc
 kills: ## every framework's layout killed N=1000 times, mostly inside saves: SEED=3, EVIDENCE=DIR
 	go test ./services/internal/kills -count=1 -v -timeout 60m -args -n=$(N) $(if $(SEED),-seed=$(SEED)) $(if $(EVIDENCE),-evidence=$(abspath $(EVIDENCE)))
 
-e2e-frameworks: ## real training frameworks reclaimed at least five times each, every loss compared; installs them first
-	./services/internal/frameworks/install.sh
-	go test ./services/internal/frameworks -run '^TestFrameworks$$' -count=1 -v -timeout 60m -args -frameworks
+e2e-frameworks: ## real training frameworks taken from machine to machine, loss by loss: ONLY=hf_lora, RECLAIMS=5, EVIDENCE=DIR
+	bash services/internal/frameworks/install.sh
+	go test ./services/internal/frameworks -run '^TestFrameworks$$' -count=1 -v -timeout 60m -args -frameworks -reclaims=$(or $(RECLAIMS),5) $(if $(ONLY),-only=$(ONLY)) $(if $(EVIDENCE),-evidence=$(abspath $(EVIDENCE)))
 
 drill-notice: ## RUNS=200 notices of 5 to 120 s over a link of limited rate: SEED=3
 	go test ./services/internal/noticedrill -count=1 -v -timeout 60m -args -runs=$(RUNS) $(if $(SEED),-seed=$(SEED))

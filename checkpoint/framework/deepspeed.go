@@ -74,7 +74,7 @@ func (s *sight) zero(dir, latest string) (string, error) {
 	})
 	shards := map[string]map[int64]map[int64]bool{} // by kind, model-parallel rank and data-parallel rank
 	for _, e := range s.files(zeroShard) {
-		if m := zeroShard.FindStringSubmatch(e.path); in(e) {
+		if m := zeroShard.FindStringSubmatch(path.Base(e.path)); m != nil && in(e) {
 			dp, mp := number(m[1]), number(m[2])
 			if shards[m[3]] == nil {
 				shards[m[3]] = map[int64]map[int64]bool{}

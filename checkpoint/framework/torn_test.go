@@ -26,6 +26,12 @@ func TestTornSetsOfFiles(t *testing.T) {
 			must(j.t, os.Chtimes(filepath.Join(j.dir, name), info.ModTime(), info.ModTime()))
 		}
 	}
+	plain := func(j *job) { // of fp32 or fp16
+		for r := range 2 {
+			shard := fmt.Sprintf("zero_pp_rank_%d_mp_rank_00_optim_states.pt", r)
+			must(j.t, os.Rename(filepath.Join(j.dir, "global_step1", "bf16_"+shard), filepath.Join(j.dir, "global_step1", shard)))
+		}
+	}
 	nemo := "llama--val_loss=2.00-step=1-consumed_samples=8.0"
 	for _, tc := range []struct {
 		name, layout string
@@ -62,6 +68,11 @@ func TestTornSetsOfFiles(t *testing.T) {
 				drop(fmt.Sprintf("global_step1/bf16_zero_pp_rank_%d_mp_rank_00_optim_states.pt", r))(j)
 			}
 		}, ""},
+		{"DeepSpeed of fp32, whose shards have no prefix", "deepspeed", plain, ""},
+		{"DeepSpeed of fp32 without the shard of the last rank", "deepspeed", func(j *job) {
+			plain(j)
+			drop("global_step1/zero_pp_rank_1_mp_rank_00_optim_states.pt")(j)
+		}, "of 2 ranks"},
 		{"DeepSpeed without model states", "deepspeed", drop("global_step1/mp_rank_00_model_states.pt"), "no model states"},
 		{"Megatron with an empty tracker", "megatron", rewrite("latest_checkpointed_iteration.txt", ""), "and not 1 yet"},
 		{"Megatron without a tracker", "megatron", drop("latest_checkpointed_iteration.txt"), "and not 1 yet"},
