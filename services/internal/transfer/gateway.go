@@ -71,7 +71,7 @@ func (g *gateway) env() []string {
 }
 
 func (g *gateway) rclone() []string {
-	return []string{"RCLONE_CONFIG_BENCH_TYPE=s3", "RCLONE_CONFIG_BENCH_PROVIDER=Other", "RCLONE_CONFIG_BENCH_ENDPOINT=" + g.url,
+	return []string{"AWS_CA_BUNDLE=", "RCLONE_CONFIG_BENCH_TYPE=s3", "RCLONE_CONFIG_BENCH_PROVIDER=Other", "RCLONE_CONFIG_BENCH_ENDPOINT=" + g.url,
 		"RCLONE_CONFIG_BENCH_ACCESS_KEY_ID=" + s3Key, "RCLONE_CONFIG_BENCH_SECRET_ACCESS_KEY=" + s3Secret,
 		fmt.Sprintf("RCLONE_CONFIG_BENCH_FORCE_PATH_STYLE=%t", true)}
 }
