@@ -1,11 +1,6 @@
 package checkpoint
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
-)
+import "fmt"
 
 // Ref names a checkpoint that is committed, or about to be.
 type Ref struct {
@@ -48,34 +43,4 @@ func (r Ref) Validate() error {
 		return fmt.Errorf("%w: name %q is not the one of epoch %d, step %d", ErrManifest, r.Name, r.Epoch, r.Step)
 	}
 	return nil
-}
-
-// newer orders by what a job would resume from: the later epoch, then the later
-// step. An epoch may begin at a lower step than its predecessor reached.
-func newer(a, b Ref) int {
-	return cmp.Or(cmp.Compare(b.Epoch, a.Epoch), cmp.Compare(b.Step, a.Step))
-}
-
-// Retain returns which of a job's committed checkpoints may be dropped when the
-// newest keep are to stay, newest first. Those whose Name is in pinned stay as
-// well and do not count. The newest is never dropped, whatever keep says: room
-// is made after a commit, never before it. The order of refs does not matter;
-// a name that occurs twice is one checkpoint.
-func Retain(refs []Ref, keep int, pinned map[string]bool) (drop []Ref) {
-	refs = slices.Clone(refs)
-	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Or(newer(a, b), strings.Compare(a.Name, b.Name)) })
-	refs = slices.CompactFunc(refs, func(a, b Ref) bool { return a.Name == b.Name })
-	kept := 0
-	for i, r := range refs {
-		switch {
-		case i == 0:
-			kept++
-		case pinned[r.Name]:
-		case kept < keep:
-			kept++
-		default:
-			drop = append(drop, r)
-		}
-	}
-	return drop
 }

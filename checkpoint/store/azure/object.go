@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"bytes"
 	"context"
 	"crypto/md5"
 	"errors"
@@ -29,14 +28,14 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	if err != nil {
 		return err
 	}
-	data, err := whole(ctx, r, size)
+	data, err := wire.Whole(ctx, r, size, maxPut)
 	if err != nil {
 		return fmt.Errorf("putting %s: %w", name, err)
 	}
 	sum := md5.Sum(data) // Azure keeps it with the blob
 	watched, watch := wire.NewWatch(ctx, wire.Stall)
 	defer watch.End()
-	_, err = client.Upload(watched, moving{bytes.NewReader(data), watch}, &blockblob.UploadOptions{
+	_, err = client.Upload(watched, wire.NewMoving(data, watch), &blockblob.UploadOptions{
 		TransactionalValidation: blob.TransferValidationTypeMD5(sum[:]),
 		AccessConditions: &blob.AccessConditions{
 			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
@@ -45,52 +44,6 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader, size int64) e
 		return fmt.Errorf("putting %s: %w", name, meaning(watched, err))
 	}
 	return nil
-}
-
-// moving tells a watch what is taken of a body.
-type moving struct {
-	*bytes.Reader
-	watch *wire.Watch
-}
-
-func (m moving) Read(p []byte) (int, error) {
-	m.watch.Moved()
-	return m.Reader.Read(p)
-}
-
-// WriteTo hides the embedded one, which would not tell.
-func (m moving) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{m}) }
-
-func (m moving) Close() error { return nil }
-
-// whole reads exactly size bytes, and makes sure that there are no more.
-func whole(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
-	if size < 0 || size > maxPut {
-		return nil, fmt.Errorf("%w: %d bytes in one put, at most %d", checkpoint.ErrTooLarge, size, maxPut)
-	}
-	data := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // room to find the end in
-	n, err := data.ReadFrom(io.LimitReader(until{ctx, r}, size+1))
-	if err == nil && n != size {
-		err = fmt.Errorf("%w: not the %d bytes announced", checkpoint.ErrSize, size)
-	}
-	return data.Bytes(), err
-}
-
-// until fails a long read once ctx ends.
-type until struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u until) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := u.r.Read(p)
-	if u.ctx.Err() != nil {
-		err = u.ctx.Err()
-	}
-	return n, err
 }
 
 // Get implements checkpoint.Store.

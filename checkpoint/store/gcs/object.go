@@ -1,7 +1,6 @@
 package gcs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	if err != nil {
 		return err
 	}
-	data, err := whole(ctx, r, size)
+	data, err := wire.Whole(ctx, r, size, maxPut)
 	if err != nil {
 		return fmt.Errorf("putting %s: %w", name, err)
 	}
@@ -36,52 +35,11 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	w.ChunkSize = 0 // one request, where the SDK would open a resumable upload
 	w.ContentType = "application/octet-stream"
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)), true
-	_, err = io.Copy(w, moving{bytes.NewReader(data), watch})
+	_, err = io.Copy(w, wire.NewMoving(data, watch))
 	if err := errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("putting %s: %w", name, meaning(once, err))
 	}
 	return nil
-}
-
-// moving tells a watch what is taken of a body.
-type moving struct {
-	r     io.Reader
-	watch *wire.Watch
-}
-
-func (m moving) Read(p []byte) (int, error) {
-	m.watch.Moved()
-	return m.r.Read(p)
-}
-
-// whole reads exactly size bytes, and makes sure that there are no more.
-func whole(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
-	if size < 0 || size > maxPut {
-		return nil, fmt.Errorf("%w: %d bytes in one put, at most %d", checkpoint.ErrTooLarge, size, maxPut)
-	}
-	data := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // room to find the end in
-	n, err := data.ReadFrom(io.LimitReader(until{ctx, r}, size+1))
-	if err == nil && n != size {
-		err = fmt.Errorf("%w: not the %d bytes announced", checkpoint.ErrSize, size)
-	}
-	return data.Bytes(), err
-}
-
-// until fails a long read once ctx ends.
-type until struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u until) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := u.r.Read(p)
-	if u.ctx.Err() != nil {
-		err = u.ctx.Err()
-	}
-	return n, err
 }
 
 // Get implements checkpoint.Store. The SDK checks the CRC32C of an object that
