@@ -282,3 +282,23 @@ func TestATrainerThatEndsAsItWasBiddenHasNotFinished(t *testing.T) {
 		}
 	})
 }
+
+// A trainer whose work is done when the notice comes has its end told before
+// anything lets the job be placed elsewhere.
+func TestWorkDoneUnderANoticeIsNotMoved(t *testing.T) {
+	inWorld(t, func(w *world, _ *events.JoinReply) {
+		w.trainer.Steps = 55
+		w.boot()
+		w.sleep(50 * time.Second)
+		w.seller.Warn(time.Minute)
+		w.until("its end is told", func() bool { return len(w.gw.Record().Dones) > 0 })
+		if d := w.gw.Record().Dones[0]; d.Code != 0 || d.Signal != "" {
+			t.Errorf("the end is told as %+v", d)
+		}
+		for _, c := range w.commits() {
+			if c.Final && c.Checkpoint.Step >= w.trainer.Last() {
+				t.Errorf("step %d was called the last before the end was told", c.Checkpoint.Step)
+			}
+		}
+	})
+}

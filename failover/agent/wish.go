@@ -182,10 +182,17 @@ func (a *agent) pursue(now time.Duration) {
 // once more, as the last one. A job that is stopped without having been asked to
 // save may save when it is told to end, so its last one is yet to come.
 func (a *agent) confirms(w *wish) bool {
-	if a.ship.committed.Checkpoint.Name == "" || w.kind == wishSilence {
+	if a.ship.committed.Checkpoint.Name == "" || w.kind == wishSilence || a.finished(w) {
 		return false
 	}
 	return w.kind != wishStop || a.signal != 0 || a.stage != training
+}
+
+// finished reports whether the trainer has done all its work, although the machine
+// is to be left. That is told by the report of its end: a last checkpoint said to
+// be one would have the job placed elsewhere before that is heard.
+func (a *agent) finished(w *wish) bool {
+	return w.kind <= wishNotice && a.stage == leaving && a.trainer.exit == (Exit{}) && !a.trainer.bidden
 }
 
 // last reports whether a checkpoint is the last before a known deadline or stop,
@@ -193,7 +200,7 @@ func (a *agent) confirms(w *wish) bool {
 func (a *agent) last(step int64) (bool, string) {
 	w, s := a.wish, &a.ship
 	switch {
-	case w == nil || w.kind == wishSilence:
+	case w == nil || w.kind == wishSilence || a.finished(w):
 		return false, ""
 	case w.fresh && step < w.base, s.now != nil && s.now.step > step, s.next != nil && s.next.step > step:
 		return false, "" // a better one is on its way
