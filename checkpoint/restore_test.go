@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,14 +59,20 @@ func TestOnlyProofRejects(t *testing.T) {
 	e, rec := engine(t, base)
 	save(t, e, write(t, "checkpoint-10", before), 10)
 	save(t, e, write(t, "checkpoint-20", after), 20)
-	gets := func(fault func(n int) mem.Fault) mem.Plan {
-		n := 0
+	// Restores read in parallel, so what went before is counted under a lock:
+	// all gets, and those of the same object.
+	gets := func(fault func(all, same int) mem.Fault) mem.Plan {
+		var mu sync.Mutex
+		all, same := 0, map[string]int{}
 		return func(op mem.Op) mem.Fault {
 			if op.Verb != mem.Get {
 				return mem.Fault{}
 			}
-			n++
-			return fault(n)
+			mu.Lock()
+			defer mu.Unlock()
+			all++
+			same[op.Name]++
+			return fault(all, same[op.Name])
 		}
 	}
 	for _, tc := range []struct {
@@ -74,15 +81,15 @@ func TestOnlyProofRejects(t *testing.T) {
 		step int64 // 0: the error is returned
 	}{
 		{"a store without faults gives the newest", nil, 20},
-		{"a store that is down gives an error, not an older checkpoint", gets(func(int) mem.Fault { return mem.Fault{Before: errDied} }), 0},
-		{"so does one that goes down later", gets(func(n int) mem.Fault {
-			if n < 3 {
+		{"a store that is down gives an error, not an older checkpoint", gets(func(_, _ int) mem.Fault { return mem.Fault{Before: errDied} }), 0},
+		{"so does one that goes down later", gets(func(all, _ int) mem.Fault {
+			if all < 3 {
 				return mem.Fault{}
 			}
 			return mem.Fault{After: errDied}
 		}), 0},
-		{"bytes bent on the wire once are read again", gets(func(n int) mem.Fault {
-			if n%2 == 1 {
+		{"bytes bent on the wire once are read again", gets(func(_, same int) mem.Fault {
+			if same == 1 {
 				return mem.Fault{Bend: mem.Flipped(2)}
 			}
 			return mem.Fault{}
