@@ -35,12 +35,12 @@ type Config struct {
 	MaxFiles int
 
 	// ChunkSize is how long the pieces of large files are; 0 means chunk.Size,
-	// 8 MiB. Changing it makes the next save send everything.
+	// 4 MiB. Changing it makes the next save send everything.
 	ChunkSize int64
 	// Key seals what is stored; the zero Key means that it is stored as it is.
 	Key chunk.Key
 
-	// Workers is how many chunks an upload works on at once, 0 for 4, and Memory
+	// Workers is how many chunks an upload works on at once, 0 for 8, and Memory
 	// the most that their buffers take, 0 for 48 MiB. A chunk takes one buffer of
 	// ChunkSize and another if it is compressed. One more holds small files until
 	// they fill a pack. With the defaults a process that does nothing else stays
@@ -105,7 +105,7 @@ func (c Config) withDefaults() Config {
 			*p = v
 		}
 	}
-	set(&c.Workers, 4)
+	set(&c.Workers, 8)
 	set(&c.BoostWorkers, 32)
 	set(&c.FetchWorkers, 16)
 	set(&c.MaxFiles, 300_000)

@@ -18,8 +18,8 @@ import (
 // read and no longer written.
 const Schema = 2
 
-// MaxManifest is the largest manifest in bytes: some 300,000 files, or ten
-// terabytes in chunks of 8 MiB. It bounds what a reader has to hold.
+// MaxManifest is the largest manifest in bytes: some 300,000 files, or five
+// terabytes in chunks of 4 MiB. It bounds what a reader has to hold.
 const MaxManifest = 128 << 20
 
 // Manifest describes one checkpoint completely: with the objects it names, it

@@ -44,14 +44,14 @@ func TestWorkersAndMemory(t *testing.T) {
 		set  func(*checkpoint.Engine)
 		most int
 	}{
-		{"the default", checkpoint.Config{}, nil, 4},
+		{"the default", checkpoint.Config{}, nil, 8},
 		{"one", checkpoint.Config{Workers: 1}, nil, 1},
 		{"as many as there is memory for", checkpoint.Config{Workers: 10, Memory: 3 << 20}, nil, 3},
 		{"one when there is no memory for any", checkpoint.Config{Workers: 10, Memory: 1}, nil, 1},
 		{"one buffer each when sealed", checkpoint.Config{Workers: 10, Memory: 6 << 20, Key: [32]byte{1}}, nil, 6},
 		{"two when compressed", checkpoint.Config{Workers: 10, Memory: 6 << 20, Compress: checkpoint.CompressOn}, nil, 3},
-		{"more, set while it runs", checkpoint.Config{}, func(e *checkpoint.Engine) { e.SetWorkers(7) }, 7},
-		{"what was configured, set back", checkpoint.Config{}, func(e *checkpoint.Engine) { e.SetWorkers(2); e.SetWorkers(0) }, 4},
+		{"more, set while it runs", checkpoint.Config{}, func(e *checkpoint.Engine) { e.SetWorkers(11) }, 11},
+		{"what was configured, set back", checkpoint.Config{}, func(e *checkpoint.Engine) { e.SetWorkers(2); e.SetWorkers(0) }, 8},
 		{"a boost", checkpoint.Config{BoostWorkers: 12}, func(e *checkpoint.Engine) { e.Boost(true) }, 12},
 		{"a boost within its memory", checkpoint.Config{BoostWorkers: 12, Memory: 4 << 20, BoostMemory: 9 << 20}, func(e *checkpoint.Engine) { e.Boost(true) }, 9},
 	} {

@@ -159,8 +159,8 @@ func (e *Engine) fits(files []found) error {
 	return nil
 }
 
-// maxPieces is into how many chunks one file may be cut, holes included: 8 TiB
-// with chunks of 8 MiB. entryBytes and chunkBytes are about what a file and a
+// maxPieces is into how many chunks one file may be cut, holes included: 4 TiB
+// with chunks of 4 MiB. entryBytes and chunkBytes are about what a file and a
 // chunk take in a manifest.
 const (
 	maxPieces  = 1 << 20

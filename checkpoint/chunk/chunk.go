@@ -17,7 +17,7 @@ import "io"
 // Size is how long pieces are unless a job says otherwise, and MinSize and
 // MaxSize what it may say.
 const (
-	Size    = 8 << 20
+	Size    = 4 << 20
 	MinSize = 1 << 20
 	MaxSize = 64 << 20
 )

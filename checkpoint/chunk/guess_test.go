@@ -71,8 +71,8 @@ func TestWorth(t *testing.T) {
 	}{
 		{"a slow link is", GB, 0.1 * GB, 0.5 * GB, 0.67, true},
 		{"a link as fast as the codec is not", GB, 0.5 * GB, 0.5 * GB, 0.67, false},
-		{"a codec just fast enough to gain a tenth is not", GB, 0.9, 1, 0.5, false},
-		{"a codec faster than that is", GB, 0.89, 1, 0.5, true},
+		{"a codec just fast enough to gain a tenth with half of its time is not", GB, 0.45, 1, 0.5, false},
+		{"a codec faster than that is", GB, 0.44, 1, 0.5, true},
 		{"many idle cores are, on a fast link", GB, 1 * GB, 8 * GB, 0.67, true},
 		{"two cores on that link are not", GB, 1 * GB, 1 * GB, 0.67, false},
 		{"a gain of less than a tenth is not", GB, 0.1 * GB, 10 * GB, 0.91, false},

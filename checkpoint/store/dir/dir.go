@@ -1,10 +1,11 @@
 // Package dir keeps checkpoint objects as files under one directory: the store
 // of a single machine, or of a file system that several machines mount.
 //
-// An object is written under a hidden name, made durable, and then linked to
-// its own name, which fails if that name is taken. So an object is whole or
-// absent, whoever dies when, and of several writers exactly one wins. The file
-// system has to support hard links and honour fsync; NFS does both.
+// An object is written under a hidden name, made durable, and then given its own
+// name, which fails if that name is taken. So an object is whole or absent,
+// whoever dies when, and of several writers exactly one wins. The file system has
+// to rename without replacing, or else to support hard links, and to honour
+// fsync; NFS does the latter two.
 //
 // Large objects go to the disk without passing through the page cache, where
 // the file system can do that: it saves a copy, and leaves the cache to the
@@ -60,9 +61,10 @@ type Store struct {
 
 	buffers sync.Pool // of *[]byte, 1 MiB long
 
+	unfinished *folder
+
 	mu      sync.Mutex
-	durable map[string]bool // directories known to survive a power failure
-	syncs   map[string]*group
+	folders map[string]*folder // by their path
 }
 
 var _ checkpoint.Store = (*Store)(nil)
@@ -89,9 +91,12 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening store: %w", err)
 	}
-	s := &Store{path: cfg.Path, root: root, durable: map[string]bool{}, syncs: map[string]*group{},
-		tmp: fmt.Sprintf("%s/%d-%d-", unfinished, os.Getpid(), time.Now().UnixNano())}
+	s := &Store{path: cfg.Path, root: root, folders: map[string]*folder{},
+		tmp: fmt.Sprintf("%d-%d-", os.Getpid(), time.Now().UnixNano())}
 	s.buffers.New = func() any { b := make([]byte, 1<<20); return &b }
+	if s.unfinished, err = openFolder(root, unfinished); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store: %w", err), root.Close())
+	}
 	if err := s.sweep(cfg.Now().Add(-cfg.StaleAfter)); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store: %w", err), root.Close())
 	}
@@ -99,7 +104,16 @@ func Open(cfg Config) (*Store, error) {
 }
 
 // Close releases the directory. Objects being written are abandoned.
-func (s *Store) Close() error { return s.root.Close() }
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := errors.Join(s.root.Close(), s.unfinished.close())
+	for _, f := range s.folders {
+		err = errors.Join(err, f.close())
+	}
+	clear(s.folders)
+	return err
+}
 
 // sweep removes unfinished work last written before a time.
 func (s *Store) sweep(before time.Time) error {

@@ -10,10 +10,14 @@ import (
 
 // bench is one benchmark: where its files are and what it has to compare with.
 type bench struct {
-	dir  string // everything is below it
-	self string // this program, to be run as a client
-	s3   *gateway
-	have map[string]bool // programs that are here
+	dir      string // everything is below it
+	self     string // this program, to be run as a client
+	s3       *gateway
+	compress string              // of the engine
+	have     map[string]bool     // programs that are here
+	sessions map[string]*session // processes that stay, by contender
+	only     []string            // contenders; empty: all
+	want     []byte              // sums of the data set
 }
 
 func (b *bench) path(parts ...string) string {
@@ -21,7 +25,8 @@ func (b *bench) path(parts ...string) string {
 }
 
 // contender moves the data set with one tool to one kind of target. Every act is
-// one child process; nil is an act that the tool does not have.
+// one child process, or its puts are those of one that stays; nil is an act that
+// the tool does not have.
 type contender struct {
 	name string
 	need []string // programs
@@ -32,6 +37,7 @@ type contender struct {
 	local   bool     // the target is a file system that has to be flushed
 	get     []string // into dir restored/<name>
 	again   bool     // an unchanged set is put once more
+	stays   bool     // put is started once, and puts for each line it reads
 }
 
 // contenders returns who is compared, ours first of each group.
@@ -40,10 +46,10 @@ func (b *bench) contenders() []contender {
 	restored := func(name string) string { return b.path("restored", name) }
 	ours := func(name, store string, local bool) contender {
 		state := b.path("state", name)
-		return contender{name: name, local: local, again: true,
+		return contender{name: name, local: local, again: true, stays: true,
 			prepare: func(context.Context) error { return os.MkdirAll(state, 0o755) },
 			env:     b.s3.env(),
-			put:     []string{b.self, "put", "-store", store, "-src", src, "-state", state},
+			put:     []string{b.self, "put", "-store", store, "-src", src, "-state", state, "-compress", b.compress},
 			get:     []string{b.self, "get", "-store", store, "-dst", restored(name), "-state", state}}
 	}
 	restic := []string{"restic", "-q", "--repo", b.path("target", "restic")}

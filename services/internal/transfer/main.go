@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -32,6 +33,8 @@ func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("transfer", flag.ContinueOnError)
 	dir := flags.String("dir", os.TempDir(), "where the data set, the targets and the S3 server's files go: on the disk to be measured, with 25 GB free")
 	rounds := flags.Int("rounds", 3, "how often everything is done; the median counts")
+	compress := flags.String("compress", "", "whether the engine encodes chunks: on, off or nothing for automatic")
+	only := flags.String("only", "", "names of the contenders to measure, comma-separated; empty: all")
 	output := flags.String("o", "table", "table or json")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -43,12 +46,15 @@ func command(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{self: self}
+	b := &bench{self: self, compress: *compress, sessions: map[string]*session{}}
 	if b.dir, err = os.MkdirTemp(*dir, "transfer-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
 	b.look()
+	if *only != "" {
+		b.only = strings.Split(*only, ",")
+	}
 	if b.s3, err = startGateway(ctx, b.path("s3")); err != nil {
 		return err
 	}

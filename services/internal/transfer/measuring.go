@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -37,6 +38,9 @@ func (b *bench) measure(ctx context.Context, rounds int) (*results, error) {
 	r := &results{Changed: changedBytes, Runs: map[string]map[string][]run{}, Absent: map[string]string{}}
 	var taking []contender
 	for _, c := range b.contenders() {
+		if len(b.only) > 0 && !slices.Contains(b.only, c.name) {
+			continue
+		}
 		if p := b.missing(c); p != "" {
 			r.Absent[c.name] = p + " is not on this machine"
 			continue
@@ -81,9 +85,20 @@ func (b *bench) round(ctx context.Context, r *results, taking []contender, seed 
 			return err
 		}
 	}
+	defer func() {
+		for name, s := range b.sessions {
+			err = errors.Join(err, s.stop())
+			delete(b.sessions, name)
+		}
+	}()
 	for _, act := range acts {
 		if act == changed {
 			if err := change(b.path("src"), seed); err != nil {
+				return err
+			}
+		}
+		if act == restored {
+			if b.want, err = sums(ctx, b.path("src")); err != nil {
 				return err
 			}
 		}
@@ -111,7 +126,7 @@ func (b *bench) act(ctx context.Context, c contender, act string) (run, error) {
 		if c.local {
 			flush = b.dir
 		}
-		one, err := timed(ctx, c.env, flush, c.put...)
+		one, err := b.put(ctx, c, flush)
 		if err != nil {
 			return one, err
 		}
@@ -130,6 +145,22 @@ func (b *bench) act(ctx context.Context, c contender, act string) (run, error) {
 	return one, b.compare(ctx, c)
 }
 
+// put is one put, by a process of its own or by the one that stays.
+func (b *bench) put(ctx context.Context, c contender, flush string) (run, error) {
+	if !c.stays {
+		return timed(ctx, c.env, flush, c.put...)
+	}
+	s := b.sessions[c.name]
+	if s == nil {
+		var err error
+		if s, err = start(c.env, c.put...); err != nil {
+			return run{}, err
+		}
+		b.sessions[c.name] = s
+	}
+	return s.act(flush)
+}
+
 // compare reads back what was restored, past the caches, with a program that is
 // not ours.
 func (b *bench) compare(ctx context.Context, c contender) error {
@@ -139,27 +170,25 @@ func (b *bench) compare(ctx context.Context, c contender) error {
 			return err
 		}
 	}
-	sums := func(dir string) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, "sh", "-c", "find . -type f | sort | xargs -d '\\n' sha256sum")
-		cmd.Dir = dir
-		return cmd.Output()
-	}
 	dir, err := treeOf(b.path("restored", c.name))
 	if err != nil {
 		return err
 	}
-	want, err := sums(b.path("src"))
+	got, err := sums(ctx, dir)
 	if err != nil {
 		return err
 	}
-	got, err := sums(dir)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(want, got) {
+	if !bytes.Equal(b.want, got) {
 		return fmt.Errorf("what %s restored differs from what it was given", c.name)
 	}
 	return os.RemoveAll(b.path("restored", c.name))
+}
+
+// sums are the names and SHA-256 of the files below dir.
+func sums(ctx context.Context, dir string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-c", "find . -type f | sort | xargs -d '\\n' -n 1 -P 2 sha256sum | sort -k 2")
+	cmd.Dir = dir
+	return cmd.Output()
 }
 
 // treeOf finds the directory with the files in it: some tools restore the path too.

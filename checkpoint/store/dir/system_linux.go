@@ -27,3 +27,14 @@ func setDirect(f *os.File, on bool) error {
 
 // refused reports whether a direct write was not possible as it was asked for.
 func refused(err error) bool { return errors.Is(err, syscall.EINVAL) }
+
+// renameNew gives a file another name in another directory, if that name is
+// free; os.ErrExist if not, and errors.ErrUnsupported where the file system
+// cannot tell.
+func renameNew(from *os.File, old string, to *os.File, name string) error {
+	err := unix.Renameat2(int(from.Fd()), old, int(to.Fd()), name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) {
+		return errors.ErrUnsupported
+	}
+	return err
+}

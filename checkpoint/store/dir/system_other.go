@@ -17,3 +17,5 @@ func setDirect(_ *os.File, on bool) error {
 }
 
 func refused(error) bool { return false }
+
+func renameNew(*os.File, string, *os.File, string) error { return errors.ErrUnsupported }
