@@ -25,7 +25,7 @@ func pool(zone string, c events.CapacityType) events.Pool {
 // quote is a V100 in a zone at a price in dollars an hour.
 func quote(zone string, c events.CapacityType, price float64, with ...func(*Quote)) Quote {
 	q := Quote{Stood: time.Hour, Offer: events.Offer{
-		Pool: pool(zone, c), GPU: events.GPU{Model: "V100", Count: 1}, VCPU: 8, RAMMiB: 61440, DiskGB: 100, Country: "DE",
+		Pool: pool(zone, c), GPU: events.GPU{Vendor: "nvidia", Model: "V100", Count: 1}, VCPU: 8, RAMMiB: 61440, DiskGB: 100, Country: "DE",
 		Price: events.PerInstanceHour(price * 1e9), Terms: events.Terms{GrainS: 1, FollowsMarket: c == events.Spot},
 		SpeedPct: 100, Seen: noon.Add(-time.Second), TTLS: 60,
 	}}
@@ -81,6 +81,14 @@ func TestDecide(t *testing.T) {
 		{"the cheapest spot pool is bought", situation(spotA, spotB, od), "buy uniform-progress s/b1/p3/spot"},
 		{"a pool that is often reclaimed costs more than its price", situation(spotA, quote("b1", events.Spot, 0.9, func(q *Quote) { q.Hazard, q.Life = 3, 0.33 }), od), "buy uniform-progress s/a1/p3/spot"},
 		{"egress counts against a pool", situation(spotA, quote("b1", events.Spot, 0.95, offer(func(o *events.Offer) { o.Egress = events.Dollar / 10 })), od).with(func(s *Situation) { s.Inputs.StateBytes = 50e9 }), "buy uniform-progress s/a1/p3/spot"},
+		{"a GPU that is in no table is not bought", situation(spotA, quote("b1", events.Spot, 0.1, offer(func(o *events.Offer) { o.GPU.Vendor = "" }))), "buy uniform-progress s/a1/p3/spot"},
+		{"nor a part of one", situation(spotA, quote("b1", events.Spot, 0.1, offer(func(o *events.Offer) { o.GPU.FractionPct = 50 })), quote("c1", events.Spot, 0.1, offer(func(o *events.Offer) { o.GPU.Slice = "1g.10gb" }))), "buy uniform-progress s/a1/p3/spot"},
+		{"nor anybody's machine", situation(spotA, quote("b1", events.Spot, 0.1, offer(func(o *events.Offer) { o.Trust = events.TrustCommunity }))), "buy uniform-progress s/a1/p3/spot"},
+		{"unless the job trusts it", situation(spotA, quote("b1", events.Spot, 0.1, offer(func(o *events.Offer) { o.Trust = events.TrustCommunity }))).with(func(s *Situation) { s.Spec.Policy.Trust = []events.Trust{events.TrustCommunity} }), "buy uniform-progress s/b1/p3/spot"},
+		{"nor one in a place that nobody names", situation(spotA, quote("b1", events.Spot, 0.1, offer(func(o *events.Offer) { o.Country = "" }))), "buy uniform-progress s/a1/p3/spot"},
+		{"unless the job runs in any", situation(spotA, quote("b1", events.Spot, 0.1, offer(func(o *events.Offer) { o.Country = "" }))).with(func(s *Situation) { s.Spec.Policy.Countries = []string{events.AnyCountry} }), "buy uniform-progress s/b1/p3/spot"},
+		{"nor one whose contract has ended", situation(spotA, quote("b1", events.Spot, 0.1, offer(func(o *events.Offer) { o.Until = noon }))), "buy uniform-progress s/a1/p3/spot"},
+		{"one whose contract goes on is", situation(spotA, quote("b1", events.Spot, 0.1, offer(func(o *events.Offer) { o.Until = noon.Add(time.Hour) }))), "buy uniform-progress s/b1/p3/spot"},
 		{"without spot a job ahead of the pace waits", situation(od), "wait uniform-progress waiting-for-capacity"},
 		{"without spot a job behind the pace goes on demand", situation(od).with(left(25)), "buy uniform-progress s/a1/p3/on-demand"},
 		{"spot dearer per useful hour than on-demand is left alone", situation(quote("a1", events.Spot, 2.9, func(q *Quote) { q.Hazard, q.Life = 2, 0.5 }), od), "buy on-demand-pays s/a1/p3/on-demand"},

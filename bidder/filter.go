@@ -1,6 +1,7 @@
 package bidder
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,9 @@ const (
 	whyType     = "another instance type"
 	whyPlace    = "another place"
 	whyCountry  = "country not allowed"
+	whyTrust    = "machine not trusted"
+	whyPart     = "part of a GPU"
+	whyContract = "contract ended"
 	whyMaxPrice = "above the price limit"
 	whyDearSpot = "dearer than on-demand"
 	whyHeld     = "held"
@@ -46,6 +50,10 @@ func unfit(spec events.JobSpec, o events.Offer) string {
 		return why(whyMode, "%s", p.Capacity)
 	case p.Gang > 1:
 		return why(whyGang, "%d", p.Gang)
+	case !o.GPU.Known():
+		return why(whyGPU, "%q is in no table", o.GPU.Model)
+	case !o.GPU.Whole():
+		return why(whyPart, "%d %% %s", o.GPU.FractionPct, o.GPU.Slice)
 	case len(r.Accelerators) > 0 && !slices.Contains(r.Accelerators, events.Accelerator{Model: o.GPU.Model, Count: o.GPU.Count}):
 		return why(whyGPU, "%s x %d", o.GPU.Model, o.GPU.Count)
 	case o.VCPU < r.VCPU:
@@ -58,13 +66,25 @@ func unfit(spec events.JobSpec, o events.Offer) string {
 		return why(whyType, "%s", p.InstanceType)
 	case len(r.Places) > 0 && !slices.ContainsFunc(r.Places, func(at events.Place) bool { return covers(at, p) }):
 		return why(whyPlace, "%s/%s", p.Seller, p.Zone)
-	case len(spec.Policy.Countries) > 0 && (o.Country == "" || !slices.Contains(spec.Policy.Countries, o.Country)):
+	case !slices.Contains(spec.Policy.Countries, events.AnyCountry) && (o.Country == "" || len(spec.Policy.Countries) > 0 && !slices.Contains(spec.Policy.Countries, o.Country)):
 		return why(whyCountry, "%q", o.Country)
+	case !trusted(spec.Policy.Trust, o.Trust):
+		return why(whyTrust, "it is of the %s", o.Trust)
 	}
 	if limit := r.MaxHourlyPrice; limit > 0 && o.Price > limit {
 		return why(whyMaxPrice, "%s, limit %s", o.Price, limit)
 	}
 	return ""
+}
+
+// trusted says whether a job may run on somebody's machine. One that says nothing
+// of it runs on its own organisation's and on data centres'.
+func trusted(allowed []events.Trust, whose events.Trust) bool {
+	whose = cmp.Or(whose, events.TrustDataCentre)
+	if len(allowed) == 0 {
+		return whose == events.TrustOwn || whose == events.TrustDataCentre
+	}
+	return slices.Contains(allowed, whose)
 }
 
 func covers(at events.Place, p events.Pool) bool {
@@ -85,6 +105,8 @@ func unavailable(now time.Time, in events.Inputs, o events.Offer, onDemand event
 		return why(whyStale, "seen %s from now", o.Seen.Sub(now).Round(time.Second))
 	case !o.Available():
 		return whyStock
+	case !o.Until.IsZero() && !now.Before(o.Until):
+		return why(whyContract, "on %s", o.Until.UTC().Format(time.DateOnly))
 	}
 	for _, c := range in.CoolDowns {
 		if c.Pool == o.Pool && now.Before(c.Until) {

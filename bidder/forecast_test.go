@@ -29,7 +29,7 @@ func prospect(budget events.MicroUSD, deadline time.Duration, quotes ...Quote) S
 func v100(c events.CapacityType, price events.PerInstanceHour, hazard, life float64) Quote {
 	return Quote{Hazard: hazard, Life: life, Stood: time.Hour, Offer: events.Offer{
 		Pool: events.Pool{Seller: "s", Region: "r", Zone: "z", InstanceType: "v100", Capacity: c, Gang: 1},
-		GPU:  events.GPU{Model: "V100", Count: 1, MemoryMiB: 16384}, VCPU: 8, RAMMiB: 61000, DiskGB: 100, Price: price,
+		GPU:  events.GPU{Vendor: "nvidia", Model: "V100", Count: 1, MemoryMiB: 16384}, VCPU: 8, RAMMiB: 61000, DiskGB: 100, Country: "DE", Price: price,
 		Terms: events.Terms{GrainS: 1, MinimumS: 60}, SpeedPct: 100,
 	}}
 }

@@ -87,6 +87,9 @@ const (
 	OnDemandOnly SpotMode = "on-demand"
 )
 
+// AnyCountry among the countries of a job lets it run where nobody says where it is.
+const AnyCountry = "any"
+
 // Policy is our key of the job file.
 type Policy struct {
 	Budget       MicroUSD         `json:"budget"`                   // hard, total
@@ -96,7 +99,8 @@ type Policy struct {
 	Spot         SpotPolicy       `json:"spot"`
 	OnBudget     string           `json:"on_budget,omitempty"` // "stop" (default) or "pause"
 	Prefer       string           `json:"prefer,omitempty"`    // "cheapest" (default), "fastest", "deadline"
-	Countries    []string         `json:"countries,omitempty"` // any of; an unknown country is not allowed when set
+	Countries    []string         `json:"countries,omitempty"` // any of; empty: any that is known; AnyCountry: unknown ones too
+	Trust        []Trust          `json:"trust,omitempty"`     // whose machines; empty: own and data centres'
 	Work         Work             `json:"work"`
 	// ProgressTimeoutS is how long, in control seconds, a job may go without a
 	// step or a checkpoint before it counts as stalled. 0: nobody said, and the

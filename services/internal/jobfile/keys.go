@@ -127,6 +127,7 @@ func table() []key {
 		{path: "policy.on_budget", verdict: reads, read: choice(func(s *events.JobSpec) *string { return &s.Policy.OnBudget }, "stop", "pause")},
 		{path: "policy.prefer", verdict: reads, read: choice(func(s *events.JobSpec) *string { return &s.Policy.Prefer }, "cheapest", "fastest", "deadline")},
 		{path: "policy.countries", verdict: reads, read: (*reader).readCountries},
+		{path: "policy.trust", verdict: reads, read: (*reader).readTrust},
 		refused("policy.webhooks", "no webhook is called yet", "follow the job's events instead (spotferry job events)"),
 
 		{path: "policy.caches", verdict: reads, read: (*reader).readCaches},

@@ -122,6 +122,10 @@ func parseDeadline(s string, now time.Time) (at time.Time, wrong string) {
 var country = regexp.MustCompile(`^[A-Za-z]{2}$`)
 
 func (r *reader) readCountries(path string, n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.Value == events.AnyCountry {
+		r.job.Spec.Policy.Countries = []string{events.AnyCountry}
+		return
+	}
 	list := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
 		list = r.items(n)
@@ -145,6 +149,21 @@ func (r *reader) readCountries(path string, n *yaml.Node) {
 		}
 	}
 	r.job.Spec.Policy.Countries = out
+}
+
+func (r *reader) readTrust(path string, n *yaml.Node) {
+	list := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		list = r.items(n)
+	}
+	var out []events.Trust
+	for _, item := range list {
+		s, ok := r.choice(path, item, string(events.TrustOwn), string(events.TrustDataCentre), string(events.TrustCommunity))
+		if ok && !slices.Contains(out, events.Trust(s)) {
+			out = append(out, events.Trust(s))
+		}
+	}
+	r.job.Spec.Policy.Trust = out
 }
 
 func (r *reader) readSpotMode(path string, n *yaml.Node) {

@@ -220,6 +220,9 @@ func TestReadPolicyValues(t *testing.T) {
 		{"a signal may be short", "checkpoint: {on_notice: {signal: TERM}}", func(p events.Policy) any { return p.Checkpoint.Signal }, "SIGTERM"},
 		{"a job without progress is stalled after so long", "progress_timeout: 45m", func(p events.Policy) any { return p.ProgressTimeoutS }, int64(2700)},
 		{"one country needs no list", "countries: gb", func(p events.Policy) any { return p.Countries }, []string{"GB"}},
+		{"any country is a word", "countries: any", func(p events.Policy) any { return p.Countries }, []string{events.AnyCountry}},
+		{"whose machine, without a list", "trust: community", func(p events.Policy) any { return p.Trust }, []events.Trust{events.TrustCommunity}},
+		{"whose machine, said twice", "trust: [own, community, own]", func(p events.Policy) any { return p.Trust }, []events.Trust{events.TrustOwn, events.TrustCommunity}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -134,7 +134,8 @@ func specimens() map[string]specimen {
 		"policy.on_budget":        {[]string{"stop", "pause"}, []string{"die", "[stop]", "true"}},
 		"policy.prefer":           {[]string{"cheapest", "fastest"}, []string{"best", "[fastest]"}},
 		"policy.caches":           {[]string{"~/.cache/huggingface", "[~/.cache/huggingface, ~/data/]", "[]"}, []string{"/data", "[data]", "'~'", "~/..", "[~/../x]", "{a: b}"}},
-		"policy.countries":        {[]string{"DE", "[de, FR]", "[]"}, []string{"EU", "UK", "Germany", "[DE, X]", "{DE: 1}"}},
+		"policy.countries":        {[]string{"DE", "[de, FR]", "[]", "any"}, []string{"EU", "UK", "Germany", "[DE, X]", "[any]", "{DE: 1}"}},
+		"policy.trust":            {[]string{"community", "[own, data-centre]", "[]"}, []string{"nobody", "[own, x]", "true", "{own: 1}"}},
 
 		"policy.checkpoint":                  {[]string{"null"}, []string{"[a]", "dir", "{nothing: 1}"}},
 		"policy.checkpoint.dir":              {[]string{"out/ckpt"}, []string{"/abs", "../x", ".", "[x]"}},

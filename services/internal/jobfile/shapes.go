@@ -1,5 +1,7 @@
 package jobfile
 
+import "github.com/spotferry/spotferry/events"
+
 // shape is how a key that is read looks to an editor.
 type shape struct {
 	about string
@@ -74,7 +76,8 @@ func shapes() map[string]shape {
 		"policy.progress_timeout": {about: "A job without a step or checkpoint for so long is stalled: it is paused, and no machine is paid for.", of: span},
 		"policy.on_budget":        {about: "What happens when the budget is spent.", of: words("stop", "pause")},
 		"policy.prefer":           {about: "What to choose a machine by.", of: words("cheapest", "fastest", "deadline")},
-		"policy.countries":        {about: "Two-letter codes of where it may run; unknown places are out.", of: either(country2(), object{"type": "array", "items": country2()})},
+		"policy.countries":        {about: "Two-letter codes of where it may run; unknown places are out, unless it says any.", of: either(object{"const": events.AnyCountry}, country2(), object{"type": "array", "items": country2()})},
+		"policy.trust":            {about: "Whose machines it may run on; own and data-centre if absent.", of: either(trust(), object{"type": "array", "items": trust()})},
 
 		"policy.caches": {about: "Directories below ~ that a host keeps for the organisation's next jobs: [~/.cache/huggingface].", of: either(cache(), object{"type": "array", "items": cache()})},
 
@@ -195,6 +198,10 @@ func hookShape() object {
 		"run": object{"type": scalarTypes(), "pattern": `\S`}, "timeout": number(1, 24*3600),
 		"events": either(event, object{"type": "array", "minItems": 1, "items": event}),
 	}}
+}
+
+func trust() object {
+	return words(string(events.TrustOwn), string(events.TrustDataCentre), string(events.TrustCommunity))
 }
 
 func country2() object {

@@ -46,7 +46,7 @@ func providerLocal(ctx context.Context, args []string, stdout io.Writer) error {
 		if err != nil {
 			return nil, err
 		}
-		return &selling{r: r, seller: seller}, nil
+		return &selling{r, r.installation.Market.Seller, seller}, nil
 	})
 }
 
@@ -95,16 +95,17 @@ func command(words string, fallback func() ([]string, error)) ([]string, error) 
 	return argv, nil
 }
 
-// selling puts the local seller on the bus.
+// selling puts a seller on the bus.
 type selling struct {
 	r      *runtime
-	seller *local.Seller
+	name   string
+	seller provider.Provider
 }
 
 // Run serves until ctx ends.
 func (s *selling) Run(ctx context.Context) error {
 	return remote.Serve(ctx, s.r.conns[0], s.seller, remote.ServerConfig{
-		Seller: s.r.installation.Market.Seller, Version: "1.0.0", Log: s.r.log.Named("seller"), Registerer: s.r.registry,
+		Seller: s.name, Version: "1.0.0", Log: s.r.log.Named("seller"), Registerer: s.r.registry,
 		Tracer: s.r.spans.Tracer(),
 	})
 }
