@@ -244,6 +244,7 @@ func (a *agent) decide(now time.Duration) (bool, error) {
 	a.tellSteps(now)
 	a.askInRhythm(now)
 	a.tellFlush()
+	a.breathe(now)
 	a.pursue(now)
 	a.advance(now)
 	a.leave(now)

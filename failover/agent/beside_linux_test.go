@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +33,9 @@ import (
 // gigabit for each two cores, which is what machines have. That process has a low
 // priority, as it stands for another machine.
 //
+// The upload keeps to the agent's own limits: that half, and what the cores allow
+// (spare). A trainer on all of them leaves a hundredth, whatever the link could do.
+//
 //   - %slower is by the clock, and true on a machine that does nothing else;
 //
 //   - %cpu/step is by the trainer's own processor time, which neighbours move
@@ -40,7 +44,7 @@ import (
 //   - %agent is what the agent's process takes of all cores while it ships. With a
 //     trainer on all of them, no more than this and %cpu/step can be lost.
 //
-//     go test ./failover/agent -run '^$' -bench BesideShipping -benchtime 40x
+//     go test ./failover/agent -run '^$' -bench BesideShipping -benchtime 10x
 func BenchmarkTrainingBesideShipping(b *testing.B) {
 	w := newBeside(b)
 	for _, nice := range []int{0, 19} {
@@ -56,6 +60,7 @@ type beside struct {
 	tree  string
 	size  int64
 	half  int64 // of the link, bytes a second
+	spare spare
 	n     int
 }
 
@@ -81,7 +86,7 @@ func newBeside(b *testing.B) *beside {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	w := &beside{tree: filepath.Join(b.TempDir(), "checkpoint-1"), size: 32 << 20}
+	w := &beside{tree: filepath.Join(b.TempDir(), "checkpoint-1"), size: 128 << 20}
 	if _, err := fmt.Fscan(out, &w.store.addr); err != nil {
 		b.Fatal(err)
 	}
@@ -98,18 +103,46 @@ func newBeside(b *testing.B) *beside {
 	return w
 }
 
-// upload sends everything, as another job's, and returns how long it took.
+// upload sends everything, as another job's, and returns how long it took. With
+// a rate it keeps, as the agent does, also to what the cores allow.
 func (w *beside) upload(b *testing.B, rate int64) time.Duration {
 	w.n++
-	e, err := checkpoint.New(checkpoint.Config{Store: w.store, Tenant: "acme", Job: fmt.Sprintf("job%d", w.n), Rate: rate})
+	e, err := checkpoint.New(checkpoint.Config{Store: w.store, Tenant: "acme", Job: fmt.Sprintf("job%d", w.n), Rate: w.spare.within(rate, 0)})
 	if err != nil {
 		b.Fatal(err)
 	}
-	began := time.Now()
+	began, ended := time.Now(), make(chan struct{})
+	var looking sync.WaitGroup
+	if rate > 0 {
+		looking.Go(func() { w.look(e, rate, ended) })
+	}
 	if _, err := e.Upload(b.Context(), checkpoint.SaveRequest{Dir: w.tree, Epoch: 1, Step: 1}); err != nil {
 		b.Fatal(err)
 	}
+	close(ended)
+	looking.Wait()
 	return time.Since(began)
+}
+
+// look keeps an upload to what the cores allow until it has ended.
+func (w *beside) look(e *checkpoint.Engine, rate int64, ended chan struct{}) {
+	tick := time.NewTicker(lookAtLoad)
+	defer tick.Stop()
+	w.spare.at = 0 // what happened between two uploads is not of this one
+	for now := w.spare.within(rate, 0); ; {
+		if l, ok := ReadLoad(); ok {
+			w.spare.look(time.Duration(time.Now().UnixNano()), l, e.Progress().Sent)
+		}
+		if next := w.spare.within(rate, now); next != now {
+			now = next
+			e.SetRate(now)
+		}
+		select {
+		case <-tick.C:
+		case <-ended:
+			return
+		}
+	}
 }
 
 // window is what happened in one.
@@ -117,6 +150,8 @@ type window struct{ perStep, cpuPerStep, agent float64 } // seconds, seconds, co
 
 func (w *beside) measure(b *testing.B, threads, nice int) {
 	t := grind(b, threads)
+	w.spare = spare{}
+	w.upload(b, w.half) // finds out what the cores allow
 	renice(b, nice)
 	defer renice(b, 0)
 	look := func(do func()) window {

@@ -53,9 +53,12 @@ type Config struct {
 	SharedGPUs  bool          // this machine is a part of another: how many GPUs there are says nothing
 	SampleEvery time.Duration // between samples of the GPUs, and the longest that one may take; a heartbeat, at least 5 s
 	KernelLog   string        // KernelLogPath, or a file like it; "": what the kernel says is not read
-	Probe       Probe         // tells whether the machine's disk still takes what is written; nil: that is found out by writing
-	ProbeEvery  time.Duration // between probes; 30 s
-	Grace       time.Duration // from SIGTERM to SIGKILL, and a third of what a save without a deadline may take; 10 s
+	// Load tells what the machine's processors do, so that uploads leave them to
+	// the trainer; nil: only the link is shared.
+	Load       func() (Load, bool)
+	Probe      Probe         // tells whether the machine's disk still takes what is written; nil: that is found out by writing
+	ProbeEvery time.Duration // between probes; 30 s
+	Grace      time.Duration // from SIGTERM to SIGKILL, and a third of what a save without a deadline may take; 10 s
 
 	Now func() time.Time // the wall clock, for stamps only; time.Now
 	// Elapsed is the machine's monotonic clock from any origin. It goes on while

@@ -190,6 +190,9 @@ func (a *agent) limit() {
 	limit := int64(0)
 	if !a.presses() {
 		limit = s.share.limit()
+		if limit > 0 { // one without a limit is measured by
+			limit = s.spare.within(limit, s.limit)
+		}
 	}
 	if limit == s.limit && s.turn > 0 {
 		return
@@ -197,6 +200,18 @@ func (a *agent) limit() {
 	s.limit = limit
 	s.turn++
 	a.engine.SetRate(limit)
+}
+
+// breathe looks at the processors while something is sent beside training.
+func (a *agent) breathe(now time.Duration) {
+	s := &a.ship
+	if a.cfg.Load == nil || a.presses() || !s.spare.due(now) {
+		return
+	}
+	if l, ok := a.cfg.Load(); ok {
+		s.spare.look(now, l, a.engine.Progress().Sent)
+		a.limit()
+	}
 }
 
 // presses reports whether uploads are more urgent than training beside them.

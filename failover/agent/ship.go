@@ -36,6 +36,7 @@ type shipping struct {
 // measured is what a machine has learned by shipping, whatever it was that it shipped.
 type measured struct {
 	share  share
+	spare  spare // of the processors
 	limit  int64 // of uploads, bytes a second; 0: none
 	turn   int   // which limit since the start
 	pace   pace
