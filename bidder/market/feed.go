@@ -141,11 +141,14 @@ func (f *feed) saw(p events.Pool, now events.Moment) {
 }
 
 // siblings are what a pool never seen is compared with: this answer and what is believed.
-func (f *feed) siblings(quotes []events.Offer) []events.Offer {
-	out := slices.Clone(quotes)
+func (f *feed) siblings(quotes []events.Offer) siblings {
+	out := siblings{}
+	for n := range quotes {
+		out.add(&quotes[n])
+	}
 	for _, k := range f.pools {
 		if k.live {
-			out = append(out, *k.last)
+			out.add(k.last)
 		}
 	}
 	return out // used as a set: the order does not matter

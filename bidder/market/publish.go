@@ -13,16 +13,22 @@ import (
 // publish sends what failed before and what is new. A newer fact on a subject
 // replaces an older one that could not be sent.
 func (w *Watcher) publish(ctx context.Context, f *watched, now events.Moment, facts []events.Fact) {
-	queue := f.backlog
+	replaced := map[subject]int{} // by how many of facts
+	for _, fact := range facts {
+		replaced[subjectOf(fact)]++
+	}
+	queue := slices.DeleteFunc(f.backlog, func(old events.Event) bool { return replaced[subjectOf(old.Fact)] > 0 })
 	for _, fact := range facts {
 		w.metrics.count(f.Seller, fact)
 		if q, ok := fact.(events.OfferQuarantined); ok {
 			w.log.Warn("quote quarantined", zap.String("seller", f.Seller), zap.Stringer("pool", q.Pool),
 				zap.String("field", q.Field), zap.String("value", q.Value), zap.String("reason", q.Reason))
 		}
-		e := eventOf(fact, now)
-		queue = slices.DeleteFunc(queue, func(old events.Event) bool { return sameSubject(old.Fact, fact) })
-		queue = append(queue, e)
+		s := subjectOf(fact)
+		if replaced[s]--; replaced[s] > 0 {
+			continue // a newer one follows
+		}
+		queue = append(queue, eventOf(fact, now))
 	}
 	f.backlog = nil
 	for n, e := range queue {
@@ -37,10 +43,15 @@ func (w *Watcher) publish(ctx context.Context, f *watched, now events.Moment, fa
 	}
 }
 
-func sameSubject(a, b events.Fact) bool {
-	_, qa := a.(events.OfferQuarantined)
-	_, qb := b.(events.OfferQuarantined)
-	return qa == qb && poolOf(a) == poolOf(b)
+// subject is what a fact is published on.
+type subject struct {
+	quarantine bool
+	pool       events.Pool
+}
+
+func subjectOf(f events.Fact) subject {
+	_, q := f.(events.OfferQuarantined)
+	return subject{q, poolOf(f)}
 }
 
 // eventOf gives a fact its place in time. The id is derived, so that sending it again is the same event.

@@ -29,7 +29,7 @@ func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance*b }
 // suspect compares a quote that is possible by itself with the last one believed
 // of its pool or, for a pool never seen, with its siblings: the same type in
 // another zone of the region, or one GPU of the same model.
-func (l Limits) suspect(o events.Offer, last *events.Offer, siblings []events.Offer) *Doubt {
+func (l Limits) suspect(o events.Offer, last *events.Offer, siblings siblings) *Doubt {
 	if last != nil {
 		switch {
 		case jumped(o.Price, last.Price, l.Jump):
@@ -39,24 +39,37 @@ func (l Limits) suspect(o events.Offer, last *events.Offer, siblings []events.Of
 		}
 		return nil
 	}
-	for _, s := range siblings {
-		if s.Pool != o.Pool && sameKind(s, o) && l.oneOf(s, o) {
+	if o.GPU.Count < 2 {
+		return nil
+	}
+	for _, s := range siblings[kindOf(o)] {
+		if s.Pool != o.Pool && l.oneOf(s, o) {
 			return doubt("price", o.Price, reasonPerGPU)
 		}
 	}
 	return nil
 }
 
-func sameKind(a, b events.Offer) bool {
-	return a.Pool.Seller == b.Pool.Seller && a.Pool.Region == b.Pool.Region && a.Pool.Capacity == b.Pool.Capacity &&
-		a.GPU.Vendor == b.GPU.Vendor && a.GPU.Model == b.GPU.Model && a.GPU.Form == b.GPU.Form
+// siblings are offers by what a pool has in common with those it is compared with.
+type siblings map[kind][]*events.Offer
+
+type kind struct {
+	seller, region      string
+	capacity            events.CapacityType
+	vendor, model, form string
 }
 
-// oneOf says whether o costs what one of its GPUs costs at the sibling.
-func (l Limits) oneOf(sibling, o events.Offer) bool {
-	if o.GPU.Count < 2 {
-		return false
-	}
+func kindOf(o events.Offer) kind {
+	return kind{o.Pool.Seller, o.Pool.Region, o.Pool.Capacity, o.GPU.Vendor, o.GPU.Model, o.GPU.Form}
+}
+
+func (s siblings) add(o *events.Offer) {
+	k := kindOf(*o)
+	s[k] = append(s[k], o)
+}
+
+// oneOf says whether o, of several GPUs, costs what one of them costs at the sibling.
+func (l Limits) oneOf(sibling *events.Offer, o events.Offer) bool {
 	if sibling.Pool.InstanceType == o.Pool.InstanceType && sibling.GPU.Count == o.GPU.Count {
 		return l.perGPU(sibling.Price, o.Price, o.GPU.Count)
 	}
