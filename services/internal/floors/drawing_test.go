@@ -37,6 +37,7 @@ var drawing = []room{
 	// 2: deciders and adapters.
 	{path: "bidder", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/*", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
+	{path: "bidder/provider/gcp/gcpfake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/providertest", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}, support: true},
 	{path: "failover/agent", floor: 2, never: []string{"bidder/..."}},
 	{path: "failover/agent/agenttest", floor: 2, beside: []string{"failover/agent"}, never: []string{"bidder/..."}, support: true},

@@ -1,0 +1,9 @@
+package gcp
+
+// NameOf is a machine's name in an environment.
+func NameOf(mark, token string) string { return (&Client{prefix: namePrefix(mark)}).name(token) }
+
+// RequestIDOf is a token's request id.
+func RequestIDOf(project, mark, token string) string {
+	return (&Client{cfg: Config{Project: project, Mark: mark}}).requestID(token)
+}

@@ -1,0 +1,108 @@
+package gcp
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/spotferry/spotferry/events"
+)
+
+// Labels of our machines. Their values can hold less than a label of ours.
+const (
+	markLabel  = "spotferry-mark"
+	tokenLabel = "spotferry-token"
+)
+
+const maxName = 63
+
+var plainName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// namePrefix is what the names of an environment's machines begin with: the token
+// follows, or with an h for the s a digest of it.
+func namePrefix(mark string) string { return "sf-" + digest(mark)[:8] + "-" }
+
+// markValue is the mark as a label's value, unlike any other mark's.
+func markValue(mark string) string {
+	readable := events.Token(mark)
+	return readable[:min(len(readable), 40)] + "-" + digest(mark)[:8]
+}
+
+// name is the machine's name for a token. A token that a name cannot be made
+// of has its digest instead.
+func (c *Client) name(token string) string {
+	name := c.prefix + token
+	if len(name) <= maxName && plainName.MatchString(name) {
+		return name
+	}
+	return "sh" + c.prefix[2:] + digest(token)[:40]
+}
+
+// ours says whether a machine's name is of this environment.
+func (c *Client) ours(name string) bool {
+	return strings.HasPrefix(name, c.prefix) || strings.HasPrefix(name, "sh"+c.prefix[2:])
+}
+
+// tokenOf is the token that a name was made of, "" if it cannot be told.
+func (c *Client) tokenOf(name string) string {
+	token, ok := strings.CutPrefix(name, c.prefix)
+	if !ok || events.CheckToken("token", token) != nil {
+		return ""
+	}
+	return token
+}
+
+// tokenValue is a token as a label's value.
+func tokenValue(token string) string {
+	if label.MatchString(token) {
+		return token
+	}
+	return digest(token)[:40]
+}
+
+// requestID is the UUID, version 5, of a token in a project: the same for every
+// repetition of the request.
+func (c *Client) requestID(token string) string {
+	h := sha1.New()
+	h.Write([]byte("spotferry/" + c.cfg.Project + "/" + c.cfg.Mark + "/" + token))
+	u := h.Sum(nil)[:16]
+	u[6], u[8] = u[6]&0x0f|0x50, u[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// instanceID is how the rest of the system names a machine: a name alone does not
+// say in which zone to look.
+func instanceID(zone, name string) events.InstanceID { return events.InstanceID(zone + "/" + name) }
+
+func splitID(id events.InstanceID) (zone, name string, ok bool) {
+	zone, name, ok = strings.Cut(string(id), "/")
+	return zone, name, ok && plainName.MatchString(zone) && plainName.MatchString(name)
+}
+
+// last is the end of a URL: "zones/us-central1-a" is us-central1-a.
+func last(url string) string {
+	if url == "" {
+		return ""
+	}
+	return path.Base(url)
+}
+
+// regionOf is the region of a zone: its name without the last part.
+func regionOf(zone string) string {
+	if n := strings.LastIndexByte(zone, '-'); n > 0 {
+		return zone[:n]
+	}
+	return zone
+}
