@@ -152,6 +152,9 @@ func compareIDs(a, b events.InstanceID) int {
 
 // met acts on one of our machines in a list.
 func (s *Service) met(ctx context.Context, p *poller, inst provider.Instance, complete bool, now events.Moment) error {
+	if inst.State == provider.Gone && inst.Remains {
+		s.clearAway(p, inst.ID)
+	}
 	if l, ok := s.world.leaseOf(inst.ID); ok {
 		p.forget(l.id, inst.ID)
 		if inst.State == provider.Gone && l.hasMachine() {
@@ -172,6 +175,17 @@ func (s *Service) met(ctx context.Context, p *poller, inst provider.Instance, co
 	return s.suspect(ctx, p, inst, complete, now)
 }
 
+// clearAway has a seller remove what it keeps of a machine that it has ended. It
+// is asked at each look until nothing remains.
+func (s *Service) clearAway(p *poller, id events.InstanceID) {
+	s.flights.start("clear-"+string(id), func(ctx context.Context) {
+		err := s.askEnd(ctx, p, id)
+		if ctx.Err() == nil {
+			s.cfg.Logger.Info("clearing away what remains of a machine", zap.String("instance", string(id)), zap.Error(err))
+		}
+	})
+}
+
 func (p *poller) forget(id events.LeaseID, inst events.InstanceID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,6 +199,9 @@ func (s *Service) ended(ctx context.Context, l lease, inst provider.Instance) er
 	f := events.LeaseEnded{
 		Instance: inst.ID, Started: inst.Started, Ended: inst.Ended, EndedBy: inst.EndedBy,
 		Prices: inst.Prices, Terms: inst.Terms, Pool: inst.Pool,
+	}
+	if f.Pool.InstanceType == "" { // nor all of this, of one that was deleted
+		f.Pool = l.intent.Offer.Pool
 	}
 	if f.Started.IsZero() {
 		f.Started = l.launch.Started

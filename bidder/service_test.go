@@ -315,6 +315,33 @@ func TestAReclaimIsSeenAndReplaced(t *testing.T) {
 	})
 }
 
+// TestWhatAMachineLeavesIsClearedAway: sellers that stop a machine in place of
+// deleting it go on billing its disk, however the lease has ended.
+func TestWhatAMachineLeavesIsClearedAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, quote("a1", events.Spot, 1), quote("b1", events.Spot, 0.8))
+		r.fake.Leave(true)
+		stop := r.start()
+		defer stop()
+		o := r.submit("job", anyGPU())
+		o.do(func() {
+			r.eventually("a machine", 5*time.Minute, func() bool { return o.current() == "job-1-1" })
+			r.fake.Script(provider.OpTerminate, providertest.Times(3, providertest.Fault{Mode: providertest.Fail, Kind: provider.Transient})...)
+			for _, i := range r.fake.Live() {
+				r.fake.Kill(i.Instance, "seller")
+			}
+			if r.fake.Remaining() != 1 {
+				t.Fatalf("%d disks remain of a machine that its seller has stopped, want 1", r.fake.Remaining())
+			}
+			r.eventually("another machine", 5*time.Minute, func() bool { return o.current() == "job-2-1" })
+			r.eventually("nothing left of the first", 5*time.Minute, func() bool { return r.fake.Remaining() == 0 })
+			o.finish()
+			r.eventually("closed", time.Minute, r.closed("job"))
+		})
+		r.audit()
+	})
+}
+
 func TestSpotThatIsBackForGoodIsReturnedToOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, quote("a1", events.OnDemand, 3))

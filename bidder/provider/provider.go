@@ -93,14 +93,17 @@ const (
 
 // Instance is a machine as its seller sees it. Times are market time.
 type Instance struct {
-	ID      events.InstanceID  `json:"id"`
-	Token   string             `json:"token"`
-	Pool    events.Pool        `json:"pool"`
-	State   State              `json:"state"`
-	Started time.Time          `json:"market_start"`
-	Ended   time.Time          `json:"market_end,omitzero"` // zero until Gone
-	EndedBy string             `json:"ended_by,omitempty"`  // "seller", "us", "machine", "fault"
-	Prices  []events.PriceFrom `json:"prices"`              // in force so far, oldest first; the first is what was bought
+	ID      events.InstanceID `json:"id"`
+	Token   string            `json:"token"`
+	Pool    events.Pool       `json:"pool"`
+	State   State             `json:"state"`
+	Started time.Time         `json:"market_start"`
+	Ended   time.Time         `json:"market_end,omitzero"` // zero until Gone
+	EndedBy string            `json:"ended_by,omitempty"`  // "seller", "us", "machine", "fault"
+	// Remains says that something of a machine that is Gone still costs money, such
+	// as a disk that its seller keeps: Terminate removes it.
+	Remains bool               `json:"remains,omitempty"`
+	Prices  []events.PriceFrom `json:"prices"` // in force so far, oldest first; the first is what was bought
 	Terms   events.Terms       `json:"terms"`
 	Labels  map[string]string  `json:"labels,omitempty"`
 }

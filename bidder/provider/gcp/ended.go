@@ -137,6 +137,7 @@ func (c *Client) gone(id events.InstanceID, l life) provider.Instance {
 			Pool: events.Pool{Seller: c.cfg.Seller, Region: regionOf(zone), Zone: zone, Gang: 1},
 		}
 	}
+	i.Remains = false
 	return closed(i, l)
 }
 

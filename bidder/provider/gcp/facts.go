@@ -83,7 +83,7 @@ func (c *Client) instance(zone string, i *compute.Instance) provider.Instance {
 		}
 	}
 	if out.State == provider.Gone {
-		out.Ended, out.EndedBy = moment(i.LastStopTimestamp), "us"
+		out.Ended, out.EndedBy, out.Remains = moment(i.LastStopTimestamp), "us", true
 	}
 	return out
 }

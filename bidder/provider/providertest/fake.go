@@ -52,6 +52,7 @@ type Fake struct {
 	told      []func() // callbacks to make once the lock is free
 	listeners []*listener
 	locked    bool
+	leaves    bool
 	foreign   int // terminations of machines that are not ours
 	wake      chan struct{}
 }

@@ -112,6 +112,9 @@ func (f *Fake) instanceID(token string) events.InstanceID {
 // stop begins a termination that we asked for.
 func (f *Fake) stop(m *machine) {
 	if m == nil || m.State == provider.Gone || m.State == provider.Stopping {
+		if m != nil {
+			m.Remains = false
+		}
 		return
 	}
 	if m.alien {
@@ -131,7 +134,7 @@ func (f *Fake) end(m *machine, by string) {
 		return
 	}
 	m.was, m.State = m.State, provider.Gone
-	m.to, m.Ended, m.EndedBy = f.now, f.now.Market, by
+	m.to, m.Ended, m.EndedBy, m.Remains = f.now, f.now.Market, by, f.leaves && by != "us"
 	if p := f.pools[m.Pool]; p != nil && p.stock >= 0 && by != "seller" {
 		p.stock++ // a machine given back can be sold again; one taken back went to someone else
 	}
@@ -152,7 +155,7 @@ func (f *Fake) shown(m *machine) (provider.Instance, bool) {
 		return i, true
 	}
 	if now.Before(m.to.Control.Add(f.cfg.EndVisible)) {
-		i.State, i.Ended, i.EndedBy = m.was, time.Time{}, ""
+		i.State, i.Ended, i.EndedBy, i.Remains = m.was, time.Time{}, "", false
 	}
 	return i, now.Before(m.to.Control.Add(f.cfg.Memory))
 }

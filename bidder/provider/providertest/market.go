@@ -75,6 +75,22 @@ func (f *Fake) Quote(at events.Pool, lie func(events.Offer) events.Offer) {
 	})
 }
 
+// Leave makes machines that we did not end leave a disk, which is billed until they
+// are terminated all the same.
+func (f *Fake) Leave(disks bool) { f.do(func() { f.leaves = disks }) }
+
+// Remaining counts the disks that machines have left.
+func (f *Fake) Remaining() int {
+	return read(f, func() (n int) {
+		for _, m := range f.machines {
+			if m.Remains {
+				n++
+			}
+		}
+		return n
+	})
+}
+
 // Lock makes every call fail with Auth until it is lifted: keys revoked, no funds.
 func (f *Fake) Lock(locked bool) { f.do(func() { f.locked = locked }) }
 
