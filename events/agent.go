@@ -80,6 +80,10 @@ type Bootstrap struct {
 	URLFile string `json:"url_file,omitempty"`
 	Token   string `json:"token"` // credentials file text of the join-only user
 	Timers  Timers `json:"timers"`
+	// NoticeKind is by which channel the machine is told that it will be taken; "":
+	// NoticeEC2. NoticeS is how long before, in seconds; 0: as long as is usual there.
+	NoticeKind NoticeKind `json:"notice_kind,omitempty"`
+	NoticeS    int64      `json:"notice_s,omitempty"`
 }
 
 // JoinRequest swaps the bootstrap token for credentials of one job and epoch.
@@ -168,8 +172,18 @@ type Heartbeat struct {
 	TrainingMS int64 `json:"training_ms,omitempty"`
 	// GPUs is the newest sample of each GPU; empty: none, or its driver does not answer.
 	GPUs []GPUSample `json:"gpus,omitempty"`
-	At   time.Time   `json:"at"` // the gateway's clock, set by it
+	// Notices says that the seller's channel for notices is not to be relied on:
+	// NoticesUnseen or NoticesLost. "": it works, or the seller gives none.
+	Notices string    `json:"notices,omitempty"`
+	At      time.Time `json:"at"` // the gateway's clock, set by it
 }
+
+// What is wrong with a machine's channel for notices. The job goes on, and may be
+// taken without a warning.
+const (
+	NoticesUnseen = "unseen" // it has never answered
+	NoticesLost   = "lost"   // it did, and does not any more
+)
 
 // GPUSample is one GPU as its driver shows it.
 type GPUSample struct {

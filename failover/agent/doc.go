@@ -27,6 +27,13 @@
 // start), SPOTFERRY_NOTICE_FILE (there while a notice stands) and
 // SPOTFERRY_PROGRESS_FILE (which it may write).
 //
+// How a machine is told that it will be taken differs by seller, and is read over
+// plain HTTP: EC2's and Alibaba's metadata with tokens, Google's with a long poll,
+// Azure's list of scheduled events; or it is a signal, or nothing. What cannot be
+// read is neither a notice nor its withdrawal, ends nothing, and shows in the
+// heartbeats. A hint is a reason to save and no more. Where a seller takes a
+// machine early that agrees to it, that is after the last save is committed.
+//
 // The package knows no seller's software. Everything it touches stands behind
 // four ports: Control, Metadata, Processes and checkpoint.Store.
 package agent

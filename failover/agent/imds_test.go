@@ -126,6 +126,35 @@ func TestIMDSThatMisbehavesIsNoNotice(t *testing.T) {
 	}
 }
 
+func TestARecommendationToRebalanceIsAHint(t *testing.T) {
+	for _, tc := range []struct {
+		name, body, want string
+		fails            bool
+	}{
+		{"one is read", "{\n\t\"noticeTime\": \"2026-11-30T12:21:40Z\"\n}", "rebalance recommended at 2026-11-30T12:21:40Z", false},
+		{"none is none", "", "", false},
+		{"a page is none", "<html>", "", true},
+		{"no time is none", "{}", "", true},
+		{"a number is none", `{"noticeTime": 7}`, "", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := imds(t, plausible(func(w http.ResponseWriter, r *http.Request) {
+				if tc.body == "" || r.URL.Path != "/latest/meta-data/events/recommendations/rebalance" {
+					w.WriteHeader(http.StatusNotFound)
+					return
+				}
+				fmt.Fprint(w, tc.body)
+			}))
+			if hint, err := m.Hint(t.Context()); hint != tc.want || (err != nil) != tc.fails {
+				t.Errorf("%q, %v", hint, err)
+			}
+			if w, err := m.Warning(t.Context()); w != nil || err != nil {
+				t.Errorf("a hint is a notice: %+v, %v", w, err)
+			}
+		})
+	}
+}
+
 func TestLoadBootstrap(t *testing.T) {
 	m := imds(t, &service{})
 	if _, err := LoadBootstrap(t.Context(), "", m); err == nil || strings.Contains(err.Error(), "token") {

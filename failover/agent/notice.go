@@ -23,54 +23,7 @@ type notice struct {
 	margin   time.Duration
 	signalMS int64 // see events.NoticeRequest
 	told     bool  // the gateway is being told
-}
-
-// lookForNotices asks the seller's metadata until ctx ends, and posts what changes.
-func (a *agent) lookForNotices(ctx context.Context) {
-	if a.cfg.Metadata == nil {
-		a.say("this machine gives no notices: it may be taken without warning")
-		return
-	}
-	tick := time.NewTicker(a.cfg.NoticeEvery)
-	defer tick.Stop()
-	stands, failing := false, ""
-	for {
-		w, err := a.askNotice(ctx)
-		at := a.now()
-		if ctx.Err() != nil {
-			return
-		}
-		switch {
-		case err != nil:
-			// Neither a notice nor its withdrawal.
-			if failing == "" {
-				a.say("the seller's notices cannot be read: the machine may be taken without warning")
-			}
-			if text := err.Error(); text != failing {
-				failing = text
-				a.cfg.Log.Warn("reading the metadata", zap.Error(err))
-			}
-		case w != nil:
-			stands, failing = true, ""
-			a.post(func() { a.noticed(*w, at) })
-		default:
-			if stands {
-				a.post(a.withdrawn)
-			}
-			stands, failing = false, ""
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (a *agent) askNotice(ctx context.Context) (*Warning, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return a.cfg.Metadata.Warning(ctx)
+	agreed   bool  // the seller was told that the machine may go
 }
 
 // noticed acts on a notice at first sight. Seen again it changes nothing, unless

@@ -90,7 +90,7 @@ func (a *agent) tellRhythm(every time.Duration, lengthened bool) {
 // tellFlush says that a checkpoint takes longer to ship than the seller warns, once
 // for each time that it begins to be so.
 func (a *agent) tellFlush() {
-	if a.cfg.Metadata == nil || len(a.ship.needs) == 0 {
+	if a.unannounced() || len(a.ship.needs) == 0 {
 		return
 	}
 	needs, limit := a.ship.another(), a.cfg.NoticeCap

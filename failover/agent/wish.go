@@ -171,6 +171,10 @@ func (a *agent) pursue(now time.Duration) {
 	switch w.kind {
 	case wishSave:
 		a.wish = nil
+	case wishNotice:
+		if w.final {
+			a.mayGo()
+		}
 	case wishStop:
 		a.stop("stopped by order")
 	case wishSilence:

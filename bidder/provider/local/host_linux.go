@@ -26,12 +26,13 @@ const MetadataEndpoint = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 type host struct {
 	place
 	record
-	log   *zap.Logger
-	now   func() time.Time
-	plan  []action // what is to come, in order
-	meta  *metadata
-	state hostState
-	group cgroup
+	log    *zap.Logger
+	now    func() time.Time
+	plan   []action // what is to come, in order
+	meta   *Metadata
+	agreed chan struct{} // the machine says that it may be taken
+	state  hostState
+	group  cgroup
 
 	warned  *trace.Reclaim // whose warning stands
 	shot    *shot          // once a kill waits for a save
@@ -151,7 +152,11 @@ func (h *host) serve() (stop func(), err error) {
 	if err := write(h.path(hostFile), h.state); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	h.meta = newMetadata(h.record, h.now)
+	h.agreed = make(chan struct{}, 1)
+	h.meta = NewMetadata(MetadataConfig{
+		Kind: h.Offer.NoticeKind, ID: h.ID, Pool: h.Spec.Pool, UserData: h.Spec.UserData, Now: h.now,
+		Acknowledged: h.agree,
+	})
 	server := &http.Server{Handler: h.meta, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 64 << 10}
 	go func() { _ = server.Serve(l) }() // ends with Close
 	return func() { _ = server.Close() }, nil
@@ -174,6 +179,8 @@ func (h *host) play(ctx context.Context, sigs <-chan os.Signal) verdict {
 		select {
 		case s := <-h.struck():
 			return *h.hit(s)
+		case <-h.agreed:
+			h.hasten(h.now())
 		case <-ctx.Done():
 			return verdict{by: endedByUs, detail: "the host was told to stop"}
 		case s := <-sigs:

@@ -44,7 +44,7 @@ func playHost(args []string) error { return RunHost(context.Background(), args[1
 
 // role is what an agent of these tests is told to do, as user data.
 type role struct {
-	Do    string        `json:"do"`    // "wait", "exit", "fork", "poll", "save"
+	Do    string        `json:"do"`    // "wait", "exit", "fork", "poll", "save", "told", "agree"
 	Out   string        `json:"out"`   // where it reports, outside its machine
 	For   time.Duration `json:"for"`   // how long a save takes
 	Every time.Duration `json:"every"` // between saves
@@ -52,7 +52,7 @@ type role struct {
 
 func playAgent([]string) error {
 	var r role
-	status, _, body := ask("/latest/user-data", newToken())
+	status, body := bornWith()
 	if err := json.Unmarshal([]byte(body), &r); err != nil {
 		return fmt.Errorf("user data: status %d, %q: %w", status, body, err)
 	}
@@ -66,6 +66,10 @@ func playAgent([]string) error {
 		poll(r.Out)
 	case "save":
 		return save(r)
+	case "told":
+		told(r.Out)
+	case "agree":
+		agree(r.Out)
 	}
 	select {}
 }

@@ -1,142 +1,118 @@
 package local
 
 import (
-	"crypto/rand"
-	"encoding/base64"
+	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/spotferry/spotferry/events"
 )
 
-// metadata is what a machine is told about itself: the paths of EC2's instance
-// metadata that agents read, version 2 only, so that every question needs a token.
-type metadata struct {
-	record record
-	now    func() time.Time
+// MetadataConfig is what a machine can be told about itself.
+type MetadataConfig struct {
+	Kind     events.NoticeKind // the dialect; "": EC2's, which machines of sellers without one have, too
+	ID       events.InstanceID
+	Pool     events.Pool
+	UserData []byte
+	Now      func() time.Time // control time; time.Now
+
+	// FirstAnswer is how long Azure's first answer takes: asking switches the
+	// service on. 0: no longer than the others.
+	FirstAnswer time.Duration
+	// Acknowledged, if set, is called once when the machine says that it may be
+	// taken before the deadline, which Azure's can.
+	Acknowledged func()
+}
+
+// Metadata is the service that tells a machine about itself, in the dialect of a
+// seller: the paths that agents read, and how they are refused.
+type Metadata struct {
+	cfg MetadataConfig
 
 	mu       sync.Mutex
 	deadline time.Time            // of the warning that stands, or zero
+	agreed   bool                 // it was acknowledged
+	number   int                  // of changes
+	changed  chan struct{}        // closed by the next
 	tokens   map[string]time.Time // and when each is too old
+	asked    time.Time            // when Azure's events first were; zero: not yet
 }
 
-const (
-	tokenHeader = "X-Aws-Ec2-Metadata-Token"
-	ttlHeader   = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"
-	maxTTL      = 21600
-	maxTokens   = 1024 // a machine that asks for more loses its oldest
-	plain       = "text/plain"
-)
+const plain = "text/plain"
 
-func newMetadata(r record, now func() time.Time) *metadata {
-	return &metadata{record: r, now: now, tokens: map[string]time.Time{}}
+// NewMetadata returns a service without a warning.
+func NewMetadata(c MetadataConfig) *Metadata {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Metadata{cfg: c, number: 1, changed: make(chan struct{}), tokens: map[string]time.Time{}}
 }
 
-// warn names a deadline; the zero time withdraws it.
-func (m *metadata) warn(deadline time.Time) {
+// Warn names a deadline; the zero time withdraws it.
+func (m *Metadata) Warn(deadline time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.deadline = deadline
+	m.deadline, m.agreed = deadline, false
+	m.change()
 }
 
-// ServeHTTP answers as EC2 does. The Date header, by which a deadline is to be
-// read, is the server's.
-func (m *metadata) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Server", "EC2ws")
-	switch {
-	case r.URL.Path == "/latest/api/token":
-		m.giveToken(w, r)
-	case !m.admits(r.Header.Get(tokenHeader)):
-		refuse(w, http.StatusUnauthorized)
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		refuse(w, http.StatusMethodNotAllowed)
+// change lets everybody know who waits for it.
+func (m *Metadata) change() {
+	m.number++
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// standing is the warning as it stands now.
+type standing struct {
+	deadline time.Time // zero: there is none
+	begun    bool      // the machine is being taken
+	number   int
+	changed  <-chan struct{}
+}
+
+func (m *Metadata) standing() standing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := standing{deadline: m.deadline, number: m.number, changed: m.changed}
+	s.begun = !s.deadline.IsZero() && (m.agreed || !m.cfg.Now().Before(s.deadline))
+	return s
+}
+
+// ServeHTTP answers as the seller does. The Date header, by which a deadline is
+// to be read, is the server's.
+func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch m.cfg.Kind {
+	case events.NoticeGCP:
+		m.serveGCP(w, r)
+	case events.NoticeAzure:
+		m.serveAzure(w, r)
+	case events.NoticeAlibaba:
+		m.serveTokened(w, r, alibaba)
 	default:
-		kind, body := m.answer(r.URL.Path)
-		if kind == "" {
-			refuse(w, http.StatusNotFound)
-			return
-		}
-		w.Header().Set("Content-Type", kind)
-		_, _ = w.Write(body) // whoever asked has gone: nothing to do
+		m.serveTokened(w, r, ec2)
 	}
 }
 
-func (m *metadata) giveToken(w http.ResponseWriter, r *http.Request) {
-	ttl, err := strconv.Atoi(r.Header.Get(ttlHeader))
-	switch {
-	case r.Method != http.MethodPut:
-		refuse(w, http.StatusMethodNotAllowed)
-	case r.Header.Get("X-Forwarded-For") != "": // a proxy that lets others ask in the machine's name
-		refuse(w, http.StatusForbidden)
-	case err != nil || ttl < 1 || ttl > maxTTL:
-		refuse(w, http.StatusBadRequest)
-	default:
-		w.Header().Set("Content-Type", plain)
-		w.Header().Set(ttlHeader, strconv.Itoa(ttl))
-		_, _ = w.Write([]byte(m.newToken(time.Duration(ttl) * time.Second)))
+// pause waits, unless whoever asked has gone.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }
 
-func (m *metadata) newToken(ttl time.Duration) string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails
-	token := base64.StdEncoding.EncodeToString(b[:])
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.tokens) >= maxTokens {
-		oldest := ""
-		for t, until := range m.tokens {
-			if oldest == "" || until.Before(m.tokens[oldest]) {
-				oldest = t
-			}
-		}
-		delete(m.tokens, oldest)
-	}
-	m.tokens[token] = m.now().Add(ttl)
-	return token
-}
-
-func (m *metadata) admits(token string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	until, ok := m.tokens[token]
-	return ok && m.now().Before(until)
-}
-
-// answer returns a content type and a body, or "" for what there is not.
-func (m *metadata) answer(path string) (string, []byte) {
-	m.mu.Lock()
-	deadline := m.deadline.UTC().Format("2006-01-02T15:04:05Z")
-	warned := !m.deadline.IsZero()
-	m.mu.Unlock()
-
-	pool := m.record.Spec.Pool
-	switch path {
-	case "/latest/meta-data/spot/instance-action":
-		if warned {
-			return "application/json", fmt.Appendf(nil, `{"action":"terminate","time":%q}`, deadline)
-		}
-	case "/latest/meta-data/spot/termination-time":
-		if warned {
-			return plain, []byte(deadline)
-		}
-	case "/latest/meta-data/instance-id":
-		return plain, []byte(m.record.ID)
-	case "/latest/meta-data/instance-type":
-		return plain, []byte(pool.InstanceType)
-	case "/latest/meta-data/instance-life-cycle":
-		return plain, []byte(pool.Capacity)
-	case "/latest/meta-data/placement/availability-zone":
-		return plain, []byte(pool.Zone)
-	case "/latest/meta-data/placement/region":
-		return plain, []byte(pool.Region)
-	case "/latest/user-data":
-		if len(m.record.Spec.UserData) > 0 {
-			return "application/octet-stream", m.record.Spec.UserData
-		}
-	}
-	return "", nil // among others events/recommendations/rebalance, which this seller never gives
+// say answers a question. Whoever asked may have gone: nothing to do then.
+func say(w http.ResponseWriter, kind string, body []byte) {
+	w.Header().Set("Content-Type", kind)
+	_, _ = w.Write(body)
 }
 
 // refuse answers with a page of XHTML, as EC2 does to programs, too.

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/bidder/trace"
 	"github.com/spotferry/spotferry/events"
 )
@@ -21,7 +20,7 @@ func TestMetadataAnswersAsEC2Does(t *testing.T) {
 	t.Parallel()
 	now := noon
 	pool := events.Pool{Region: "us-east", Zone: "us-east-a", InstanceType: "v100x1", Capacity: events.Spot}
-	m := newMetadata(record{ID: "i-1", Spec: provider.LaunchSpec{Pool: pool, UserData: []byte("born with")}}, func() time.Time { return now })
+	m := NewMetadata(MetadataConfig{ID: "i-1", Pool: pool, UserData: []byte("born with"), Now: func() time.Time { return now }})
 	do := func(method, path string, headers ...string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(method, path, nil)
 		for i := 0; i < len(headers); i += 2 {
@@ -37,7 +36,7 @@ func TestMetadataAnswersAsEC2Does(t *testing.T) {
 		t.Fatalf("token: %d %q %v", given.Code, token, given.Header())
 	}
 	const action = "/latest/meta-data/spot/instance-action"
-	m.warn(noon.Add(90*time.Second + 900*time.Millisecond))
+	m.Warn(noon.Add(90*time.Second + 900*time.Millisecond))
 	for _, tc := range []struct {
 		name, method, path string
 		headers            []string
@@ -67,7 +66,7 @@ func TestMetadataAnswersAsEC2Does(t *testing.T) {
 			}
 		})
 	}
-	m.warn(time.Time{})
+	m.Warn(time.Time{})
 	if w := do("GET", action, tokenHeader, token); w.Code != http.StatusNotFound {
 		t.Errorf("a withdrawn warning is answered with %d", w.Code)
 	}

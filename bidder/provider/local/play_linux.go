@@ -40,11 +40,11 @@ func (h *host) carryOut(a action, now time.Time) *verdict {
 	case warn:
 		h.log.Info("warned", zap.Time("deadline", a.end), zap.String("drawn", a.reclaim.Drawn))
 		h.warned = &a.reclaim
-		h.meta.warn(a.end)
+		h.warn(a.end)
 	case withdraw:
 		h.log.Info("warning withdrawn")
 		h.warned = nil
-		h.meta.warn(time.Time{})
+		h.meta.Warn(time.Time{})
 		row := h.row(a.reclaim, now)
 		row.PID = 0
 		h.witness(row)
@@ -106,16 +106,4 @@ func (h *host) startAgent(out *os.File) (int, error) {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
 	}
 	return start(h.Agent, h.agentEnv(), h.machine(), out, attr)
-}
-
-func (h *host) agentEnv() []string {
-	env := append([]string(nil), h.Env...)
-	if h.Evidence != "" {
-		env = append(env, "SPOTFERRY_EVIDENCE_DIR="+h.Evidence)
-	}
-	return append(env,
-		fmt.Sprintf("%s=http://127.0.0.1:%d/", MetadataEndpoint, h.state.Port),
-		"SPOTFERRY_MACHINE_DIR="+h.machine(),
-		"SPOTFERRY_INSTANCE="+string(h.ID),
-	)
 }

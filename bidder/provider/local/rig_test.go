@@ -27,7 +27,11 @@ func ignoreAll() {
 }
 
 func request(method, path string, headers map[string]string) (status int, kind, body string) {
-	req, err := http.NewRequest(method, endpoint()+path, nil)
+	return send(method, path, "", headers)
+}
+
+func send(method, path, text string, headers map[string]string) (status int, kind, body string) {
+	req, err := http.NewRequest(method, endpoint()+path, strings.NewReader(text))
 	if err != nil {
 		panic(err)
 	}
@@ -64,6 +68,12 @@ func inControl(d time.Duration) time.Duration { return scale * d }
 
 func newRig(t *testing.T, fates ...trace.Fate) *rig {
 	t.Helper()
+	return newRigTold(t, "", fates...)
+}
+
+// newRigTold is a rig whose machines are told in this way that they will be taken.
+func newRigTold(t *testing.T, kind events.NoticeKind, fates ...trace.Fate) *rig {
+	t.Helper()
 	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -71,6 +81,7 @@ func newRig(t *testing.T, fates ...trace.Fate) *rig {
 	}
 	r := &rig{t: t, dir: filepath.Join(dir, "seller"), out: filepath.Join(dir, "report")}
 	market := testMarket(fates)
+	market.List[0].Info.Offer.NoticeKind = kind
 	r.spot, r.od = market.List[0].Info.Offer.Pool, market.List[1].Info.Offer.Pool
 	r.Seller, err = New(Config{
 		Dir: r.dir, Exe: self, HostArgs: []string{"host"}, AgentArgs: []string{self, "agent"},

@@ -50,15 +50,12 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	if c.Dir == "" {
 		c.Dir = c.Getenv("SPOTFERRY_MACHINE_DIR")
 	}
-	md, err := agent.NewIMDS(c.Getenv(agent.MetadataEndpointVariable))
+	ch, err := openChannel(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer md.Close()
-	boot, err := agent.LoadBootstrap(ctx, c.UserData, md)
-	if err != nil {
-		return err
-	}
+	defer ch.close()
+	boot := ch.boot
 	processes, err := agent.NewLinux()
 	if err != nil {
 		return err
@@ -75,8 +72,9 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	// Looks at the machine keep pace with heartbeats, so that a system with short timers notices in time.
 	beat := boot.Timers.Heartbeat
 	cfg := agent.Config{
-		Bootstrap: boot, Dir: c.Dir, Control: bus, Metadata: md, Processes: processes, Executable: exe, Env: os.Environ(),
-		NoticeEvery: between(20*time.Millisecond, beat/10, 500*time.Millisecond),
+		Bootstrap: boot, Dir: c.Dir, Control: bus, Metadata: ch.metadata, Processes: processes, Executable: exe, Env: os.Environ(),
+		NoticeEvery: ch.every(beat),
+		NoticeCap:   ch.notice,
 		WatchEvery:  between(20*time.Millisecond, beat/10, 150*time.Millisecond),
 		Changes:     agent.DirChanges,
 		Quiet:       between(50*time.Millisecond, 2*beat/5, 2*time.Second),
@@ -90,6 +88,11 @@ func Agent(ctx context.Context, c AgentConfig) error {
 		InputCache:  c.Getenv("SPOTFERRY_INPUT_CACHE"),
 		InputLimit:  gigabytes(c.Getenv("SPOTFERRY_INPUT_CACHE_GB")),
 		Log:         c.Log,
+	}
+	ctx, cancel := ch.outlast(ctx, &cfg)
+	defer cancel()
+	if c.Getenv(agent.MetadataEndpointVariable) == "" { // a local machine shares its cores with others
+		cfg.Load = agent.ReadLoad
 	}
 	if c.Adjust != nil {
 		c.Adjust(&cfg)
