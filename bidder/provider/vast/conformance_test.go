@@ -1,0 +1,110 @@
+package vast_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/providertest"
+	"github.com/spotferry/spotferry/bidder/provider/remote"
+	"github.com/spotferry/spotferry/bidder/provider/vast/vastfake"
+	"github.com/spotferry/spotferry/events"
+)
+
+func TestVastKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, func(t *testing.T) providertest.Harness { return harness(t, lagging(t)) })
+}
+
+func TestVastKeepsTheContractOverNATS(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, func(t *testing.T) providertest.Harness {
+		h := harness(t, lagging(t))
+		h.Seller = far(t, "vast", h.Seller)
+		return h
+	})
+}
+
+// lagging is a rig whose seller takes its time, and whose lists lag.
+func lagging(t *testing.T) *rig {
+	return open(t, providertest.Config{
+		Visible: 100 * time.Millisecond, EndVisible: 100 * time.Millisecond, Boot: 50 * time.Millisecond, Stop: 100 * time.Millisecond,
+	}, vastfake.Config{Page: 2}, nil)
+}
+
+func harness(t *testing.T, r *rig) providertest.Harness {
+	return providertest.Harness{
+		Seller: provider.Typed(r.client), Spec: func() provider.LaunchSpec { return r.spec(t) },
+		Pass: time.Sleep, Settle: 3 * time.Second, Script: r.backend.Script, Bought: func() int { return len(r.backend.Intervals()) },
+		Reclaim: func(id events.InstanceID) {
+			if b, ok := r.fake.Backend(id); ok {
+				r.backend.Kill(b, "seller")
+			}
+		},
+		Mute: true,
+		NA: map[string]string{
+			"the meter never runs backwards and ends final":    "no charges are told by the machine",
+			"a notice is delivered":                            "a machine that is outbid is stopped without a word; the webhook names no instance",
+			"a repeat after a lost answer returns the machine": "a repeat is answered by the list, which has the machine, and never comes to the seller: TestARepeatAfterALostAnswerBuysNothing",
+			"a reclaimed machine was ended by its seller":      "a reclaimed machine is paused, and stays until it is destroyed: TestAMachineThatIsOutbidIsItsSellersDoing",
+		},
+		Kinds: map[provider.Kind]string{
+			provider.NoCapacity: "an offer that is taken is gone: no_such_ask",
+			provider.Quota:      "no limit of the account has a code; 403 is Auth",
+			provider.Conflict:   "labels may repeat; the adapter itself finds a token that is taken",
+			provider.NotFound:   "no answer to a create",
+			provider.Transient:  "a 5xx of a create leaves the outcome unknown",
+		},
+	}
+}
+
+// far is p as it is seen over NATS.
+func far(t *testing.T, seller string, p provider.Provider) provider.Provider {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the bus did not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	dial := func() *nats.Conn {
+		nc, err := nats.Connect("", nats.InProcessServer(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background()) // ended by the cleanup, after the test's own
+	near := dial()
+	go func() {
+		ended <- remote.Serve(ctx, near, p, remote.ServerConfig{Seller: seller, Ready: func() { close(ready) }})
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatalf("serving: %v", err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("serving ended with %v", err)
+		}
+	})
+	c, err := remote.NewClient(dial(), seller, remote.ClientConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Learn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
