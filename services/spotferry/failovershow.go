@@ -161,6 +161,7 @@ func writeLastWords(p *page, w *console.LastWords, r events.Failover) {
 		}
 		p.field("heartbeat", "%s, %s: step %d, %s%s", p.clock(hb.At), relative(hb.At, r.Began), hb.Step, hb.State, loss)
 		p.field("trouble", "%s", hb.Trouble)
+		p.field("notices", "%s", hb.Notices)
 		for _, g := range hb.GPUs {
 			p.field("gpu", "%d %s: %.0f%% busy, %d of %d MiB, %.0f °C, %.0f W", g.Index, g.Name, 100*g.Util, g.MemUsedMiB, g.MemMiB, g.TempC, g.PowerW)
 		}
