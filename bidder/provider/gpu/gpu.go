@@ -70,8 +70,9 @@ var table = []Kind{
 // Without the memory the name has to mean one product only, but for its form.
 func Identify(name, form string, memoryMiB int) events.GPU {
 	var fits []Kind
-	for _, k := range table {
-		if k.called(name, form) && k.holds(memoryMiB) {
+	n, f := words(name), words(form)
+	for _, k := range spelled[n] {
+		if k.formed(n, f) && k.holds(memoryMiB) {
 			fits = append(fits, k)
 		}
 	}
@@ -95,23 +96,37 @@ func (k Kind) holds(memoryMiB int) bool {
 	return memoryMiB == 0 || diff < label*tolerance && -diff < label*tolerance
 }
 
-// called says whether a seller's name, with what else it says of the form, can
-// mean this product.
-func (k Kind) called(name, form string) bool {
-	n := words(name)
-	if form != "" && k.Form != "" && !strings.HasPrefix(words(form), strings.ToLower(k.Form)) {
+// spelled has the products by every way to call them, as words.
+var spelled = spell(table)
+
+func spell(all []Kind) map[string][]Kind {
+	out := map[string][]Kind{}
+	for _, k := range all {
+		own := words(k.Model)
+		names := append([]string{own, strings.TrimSuffix(own, " 80gb")}, k.names...)
+		slices.Sort(names)
+		for _, n := range slices.Compact(names) {
+			out[n] = append(out[n], k)
+		}
+	}
+	return out
+}
+
+// formed says whether the words of a seller's name, and of what else it says of
+// the form, can be of this product's form.
+func (k Kind) formed(name, form string) bool {
+	if k.Form == "" {
+		return true
+	}
+	if form != "" && !strings.HasPrefix(form, strings.ToLower(k.Form)) {
 		return false
 	}
 	for _, f := range []string{"sxm", "pcie", "nvl"} {
-		if k.Form != "" && k.Form != strings.ToUpper(f) && strings.Contains(" "+n, " "+f) {
+		if k.Form != strings.ToUpper(f) && strings.Contains(" "+name, " "+f) {
 			return false
 		}
 	}
-	own := words(k.Model)
-	if n == own || strings.TrimSuffix(own, " 80gb") == n && k.MemoryMiB == 80<<10 {
-		return true
-	}
-	return slices.Contains(k.names, n)
+	return true
 }
 
 // words is a name without its maker, in lower case, its parts one blank apart:
