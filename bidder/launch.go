@@ -47,7 +47,7 @@ func (s *Service) call(ctx context.Context, p *poller, l lease, spec provider.La
 	}
 	kind := provider.KindOf(callErr)
 	s.cfg.Metrics.answered(p.name, kind.String(), took)
-	if !certain(callErr) || l.phase == unknown && errors.Is(callErr, provider.ErrHeldBack) {
+	if !certain(callErr) || l.phase == unknown && !ofTheToken(callErr) {
 		if l.phase == unknown {
 			return l, ctx.Err()
 		}
@@ -64,9 +64,16 @@ func (s *Service) call(ctx context.Context, p *poller, l lease, spec provider.La
 	return s.recordUntil(ctx, l, pending, fact, l.newest.ID)
 }
 
-// certain says whether a failed launch has surely made no machine. Of an earlier
-// one under the same token, only an answer of the seller's own says something: a call
-// that was held back here never reached it.
+// ofTheToken says whether a refusal says something of an earlier launch under the
+// same token too. A call that was held back here never reached the seller, and one
+// that it was too busy for, or would not read for want of rights, it turned away
+// before it looked for the token.
+func ofTheToken(err error) bool {
+	k := provider.KindOf(err)
+	return !errors.Is(err, provider.ErrHeldBack) && k != provider.Throttled && k != provider.Auth && k != provider.Transient
+}
+
+// certain says whether a failed launch has surely made no machine.
 func certain(err error) bool {
 	e, ok := errors.AsType[*provider.Error](err)
 	return ok && !e.MaybeCreated && e.Kind != provider.UnknownOutcome && e.Kind != provider.Conflict

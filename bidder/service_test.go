@@ -125,40 +125,52 @@ func TestAnAnswerThatWasLostIsReconciledToOneMachine(t *testing.T) {
 	}
 }
 
-// shy answers from the second launch on that it was held back, as an open breaker does.
+// shy answers from the second launch on without looking for the token.
 type shy struct {
 	provider.Provider
+	answer   provider.Error
 	launches atomic.Int64
 }
 
 func (s *shy) Launch(ctx context.Context, spec provider.LaunchSpec, token string) (provider.Instance, error) {
 	if s.launches.Add(1) > 1 {
-		return provider.Instance{}, &provider.Error{Kind: provider.Transient, Op: "launch", Code: "breaker_open", Err: provider.ErrHeldBack}
+		answer := s.answer
+		return provider.Instance{}, &answer
 	}
 	return s.Provider.Launch(ctx, spec, token)
 }
 
-func TestACallThatNeverLeftSaysNothingOfTheOneBefore(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, quote("a1", events.Spot, 1))
-		r.fake.Script("launch", providertest.Fault{Mode: providertest.Lost})
-		seller := &shy{Provider: r.seller}
-		stop := r.start(func(c *Config) { c.Sellers = map[string]provider.Provider{"s": seller} })
-		defer stop()
-		o := r.submit("job", anyGPU())
-		o.do(func() {
-			r.eventually("the machine whose answer was lost", 15*time.Minute, func() bool { return o.current() != "" })
-			if l := o.current(); l != "job-1-1" {
-				t.Errorf("the job is on %s: the first lease was given up", l)
-			}
-			o.finish()
-			r.eventually("closed", 20*time.Minute, r.closed("job"))
+func TestAnAnswerThatIsNotOfTheTokenSaysNothingOfTheCallBefore(t *testing.T) {
+	for name, answer := range map[string]provider.Error{
+		"it never left":       {Kind: provider.Transient, Op: "launch", Code: "breaker_open", Err: provider.ErrHeldBack},
+		"too many requests":   {Kind: provider.Throttled, Op: "launch", Code: "RequestLimitExceeded"},
+		"keys that ran out":   {Kind: provider.Auth, Op: "launch", Code: "AuthFailure"},
+		"trouble of its own":  {Kind: provider.Transient, Op: "launch", Code: "503"},
+		"nothing it can name": {Kind: provider.UnknownOutcome, Op: "launch", Code: "500"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, quote("a1", events.Spot, 1))
+				r.fake.Script("launch", providertest.Fault{Mode: providertest.Lost})
+				seller := &shy{Provider: r.seller, answer: answer}
+				stop := r.start(func(c *Config) { c.Sellers = map[string]provider.Provider{"s": seller} })
+				defer stop()
+				o := r.submit("job", anyGPU())
+				o.do(func() {
+					r.eventually("the machine whose answer was lost", 15*time.Minute, func() bool { return o.current() != "" })
+					if l := o.current(); l != "job-1-1" {
+						t.Errorf("the job is on %s: the first lease was given up", l)
+					}
+					o.finish()
+					r.eventually("closed", 20*time.Minute, r.closed("job"))
+				})
+				if seller.launches.Load() < 2 {
+					t.Fatal("no second call was made")
+				}
+				r.audit()
+			})
 		})
-		if seller.launches.Load() < 2 {
-			t.Fatal("no second call was made")
-		}
-		r.audit()
-	})
+	}
 }
 
 func TestWithoutCapacityTheJobIsToldOnceAndBoughtWhenItReturns(t *testing.T) {
