@@ -17,8 +17,8 @@ import (
 func credsCommand(e *environment) *cobra.Command {
 	return group(&cobra.Command{
 		Use: "creds", GroupID: groupSystem, Short: "Keys and credentials of separate programs, and of people",
-		Example: "  spotferry creds init /etc/spotferry\n  spotferry creds user ann --role operator --state /etc/spotferry",
-	}, credsInitCommand(e), credsUserCommand(e))
+		Example: "  spotferry creds init /etc/spotferry\n  spotferry creds user ann --role operator --state /etc/spotferry\n  spotferry creds seller gcp --state /etc/spotferry",
+	}, credsInitCommand(e), credsUserCommand(e), credsSellerCommand(e))
 }
 
 // credsInitCommand makes an installation.
@@ -76,6 +76,7 @@ there is ever overwritten.`,
 	f.StringVar(&cfg.Listen, "listen", "", "host:port in nats-server.conf (default 127.0.0.1:4222)")
 	f.StringVar(&cfg.Store, "store", "", "where checkpoints go: a directory that every machine sees, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://ACCOUNT/CONTAINER (default: a directory of the installation)")
 	f.BoolVar(&cfg.Encrypt, "encrypt", false, "encrypt checkpoints; the keys are in the operator's directory: back both files up, apart from each other")
+	f.StringArrayVar(&cfg.Sellers, "seller", nil, "who is bought from, once for each: local, aws, gcp, vast, runpod, lambda, or one of your own (default local)")
 	f.IntVar(&cfg.Replicas, "replicas", 1, "copies of each stream; more than 1 needs a cluster of that many servers")
 	f.Uint64Var(&seed, "seed", 1, "of the local seller's made-up market")
 	f.StringVar(&market, "market", "", "directory of recorded markets, instead of a made-up one")
@@ -84,6 +85,34 @@ there is ever overwritten.`,
 	f.IntVar(&cfg.Divide, "divide", 0, "divide every timer by this (default 1)")
 	f.BoolVar(&keep, "keep", false, "an installation that is there already is no error, and is left as it is")
 	return c
+}
+
+// credsSellerCommand makes a seller known to an installation.
+func credsSellerCommand(e *environment) *cobra.Command {
+	return &cobra.Command{
+		Use: "seller NAME", Args: args(1, 1), Short: "Buy from another seller",
+		Long: `Makes a seller known to an installation, and the credentials of the one program that
+answers for it: provider-NAME of this distribution, or any other that speaks the
+messages of docs/sellers.md. That program alone has the seller's own keys. The watcher, the
+bidder and the console ask it from their next start.`,
+		Example: "  spotferry creds seller gcp --state /etc/spotferry",
+		RunE: func(_ *cobra.Command, words []string) error {
+			dir, err := e.stateDir()
+			if err != nil {
+				return err
+			}
+			path, err := installed.AddSeller(dir, words[0], e.now)
+			if errors.Is(err, fs.ErrExist) {
+				return &failure{exit: exitConflict, What: err.Error()}
+			}
+			if err != nil {
+				return usagef("'spotferry creds seller --help' says what it takes", "%v", err)
+			}
+			e.term.Note("give %s to provider-%s alone, and start the watcher, the bidder and the console again", path, words[0])
+			fmt.Fprintln(e.term.Out, path)
+			return nil
+		},
+	}
 }
 
 // credsUserCommand makes a person's credentials in an installation or a state directory.

@@ -19,12 +19,13 @@ import (
 type Config struct {
 	Dir string // must not exist, or be empty
 	Wish
-	BusURL   string // of a bus that others run; "": our own on this machine, wherever it listens
-	Listen   string // host:port of a stock nats-server; "127.0.0.1:4222"
-	Store    string // URL of the checkpoint store, see package storage; "": a directory in Dir
-	Encrypt  bool   // make a key for the organisation's checkpoints
-	Replicas int    // of each stream; 1
-	Admin    string // the person who gets credentials; "admin"
+	BusURL   string   // of a bus that others run; "": our own on this machine, wherever it listens
+	Listen   string   // host:port of a stock nats-server; "127.0.0.1:4222"
+	Store    string   // URL of the checkpoint store, see package storage; "": a directory in Dir
+	Encrypt  bool     // make a key for the organisation's checkpoints
+	Sellers  []string // who is bought from; "local", whose machines are processes of this one
+	Replicas int      // of each stream; 1
+	Admin    string   // the person who gets credentials; "admin"
 	Now      func() time.Time
 }
 
@@ -80,13 +81,16 @@ func (c Config) draw(dir string) (*Installation, error) {
 	if c.Org == "" {
 		c.Org = "main"
 	}
+	if len(c.Sellers) == 0 {
+		c.Sellers = []string{c.Seller}
+	}
 	terms, err := NewTerms(c.Now(), c.Wish)
 	if err != nil {
 		return nil, err
 	}
 	i := &Installation{
 		Format: format, Terms: terms, Waits: waitsOf(terms.Timers()), Every: Span(terms.Poll()),
-		Bus: Bus{URL: c.BusURL}, Store: Store{Kind: "dir", Path: storeDir}, Sellers: []string{c.Seller}, Replicas: max(c.Replicas, 1), dir: dir,
+		Bus: Bus{URL: c.BusURL}, Store: Store{Kind: "dir", Path: storeDir}, Sellers: c.Sellers, Replicas: max(c.Replicas, 1), dir: dir,
 	}
 	if c.Store != "" {
 		i.Store = Store{Kind: "url", URL: c.Store}

@@ -101,9 +101,12 @@ func (i *Installation) Validate() error {
 	case i.Replicas < 1 || i.Replicas > 5:
 		return fmt.Errorf("replicas is %d: use 1, or 3 or 5 on a cluster", i.Replicas)
 	}
-	for _, s := range i.Sellers {
+	for n, s := range i.Sellers {
 		if err := events.CheckToken("sellers", s); err != nil {
 			return err
+		}
+		if slices.Contains(i.Sellers[:n], s) {
+			return fmt.Errorf("sellers: %s is named twice: name each once", s)
 		}
 	}
 	return errors.Join(i.Waits.validate(), i.Terms.Validate())
