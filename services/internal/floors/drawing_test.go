@@ -41,6 +41,7 @@ var drawing = []room{
 	{path: "bidder/provider/vast/vastfake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/lambda/lambdafake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/runpod/runpodfake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
+	{path: "bidder/provider/azure/azurefake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/gcp/gcpfake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/providertest", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}, support: true},
 	{path: "failover/agent", floor: 2, never: []string{"bidder/..."}},
