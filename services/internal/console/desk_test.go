@@ -155,9 +155,9 @@ func (d *desk) pay(f events.Fact) {
 
 func offer(zone string) events.Offer {
 	return events.Offer{
-		Pool:  events.Pool{Seller: "local", Region: "north", Zone: "north-" + zone, InstanceType: "v100.1", Capacity: events.Spot, Gang: 1},
-		GPU:   events.GPU{Vendor: "nvidia", Model: "V100", Count: 1, MemoryMiB: 16384},
-		Price: events.DollarPerHour, Terms: events.Terms{GrainS: 60}, Market: t0, Seen: t0, TTLS: 60,
+		Pool:    events.Pool{Seller: "local", Region: "north", Zone: "north-" + zone, InstanceType: "v100.1", Capacity: events.Spot, Gang: 1},
+		GPU:     events.GPU{Vendor: "nvidia", Model: "V100", Count: 1, MemoryMiB: 16384},
+		Country: "DE", Price: events.DollarPerHour, Terms: events.Terms{GrainS: 60}, Market: t0, Seen: t0, TTLS: 60,
 	}
 }
 
