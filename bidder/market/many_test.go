@@ -67,22 +67,18 @@ func BenchmarkTenThousandOffers(b *testing.B) {
 			}
 			for b.Loop() {
 				b.StopTimer()
-				w := newWatched(b, shops)
+				w := watcherOf(b, shops)
 				if again {
-					w.lookAll(b)
+					lookAll(b, w)
 				}
 				b.StartTimer()
-				w.lookAll(b)
+				lookAll(b, w)
 			}
 		})
 	}
 }
 
-type watchedShops struct {
-	*Watcher
-}
-
-func newWatched(b *testing.B, shops map[string][]events.Offer) watchedShops {
+func watcherOf(b *testing.B, shops map[string][]events.Offer) *Watcher {
 	var feeds []Feed
 	for _, s := range seven {
 		feeds = append(feeds, Feed{Seller: s, Source: &shop{offers: shops[s]}})
@@ -93,10 +89,10 @@ func newWatched(b *testing.B, shops map[string][]events.Offer) watchedShops {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return watchedShops{w}
+	return w
 }
 
-func (w watchedShops) lookAll(b *testing.B) {
+func lookAll(b *testing.B, w *Watcher) {
 	for _, f := range w.ordered() {
 		w.look(context.Background(), f)
 		if len(f.backlog) > 0 {

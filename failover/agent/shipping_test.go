@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotferry/spotferry/checkpoint"
 	"github.com/spotferry/spotferry/events"
+	"github.com/spotferry/spotferry/failover/agent"
 )
 
 const mib = 1 << 20
@@ -129,6 +130,37 @@ func TestUploadsKeepToTheirShare(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestUploadsLeaveBusyCoresAlone: half of the line is 32 MiB a second, and what a
+// hundredth of two cores sends some ten.
+func TestUploadsLeaveBusyCoresAlone(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		idle        float64 // cores
+		least, most time.Duration
+	}{
+		{"a trainer on one of two cores", 1, 0, time.Second},
+		{"a trainer on both", 0, 2 * time.Second, 6 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inWorld(t, func(w *world, _ *events.JoinReply) {
+				w.online(64 * mib)
+				began := time.Now()
+				w.cfg.Load = func() (agent.Load, bool) {
+					return agent.Load{Cores: 2, Idle: time.Duration(tc.idle * float64(time.Since(began)))}, true
+				}
+				w.trainer.Bytes, w.trainer.SaveEvery = 40*mib, 60
+				w.boot()
+				w.until("three commits", func() bool { return len(w.commits()) == 3 })
+				for _, took := range w.uploads()[1:] { // the first measures the line
+					if took < tc.least || took > tc.most {
+						t.Errorf("uploads took %v once the save was complete, want %v to %v of 40 MiB", w.uploads(), tc.least, tc.most)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestANoticeLiftsTheShareAndItsWithdrawalSetsItAgain(t *testing.T) {

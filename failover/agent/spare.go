@@ -65,14 +65,15 @@ func (s *spare) look(now time.Duration, l Load, sent int64) {
 	s.rate = int64(max(may, taken*cores) / cost)
 }
 
-// within returns the lower of a limit and what the processors allow; 0 is none.
-// Small changes are not worth one: an upload whose limit changes measures nothing.
-func (s *spare) within(limit, now int64) int64 {
+// within returns the lower of a limit and what the processors allow; 0 is none. It
+// stays with the one that is in force when that is near: an upload whose limit
+// changes measures nothing.
+func (s *spare) within(limit, force int64) int64 {
 	if s.rate == 0 || limit > 0 && limit <= s.rate {
 		return limit
 	}
-	if now > 0 && float64(s.rate) > 0.8*float64(now) && float64(s.rate) < 1.25*float64(now) {
-		return now
+	if near := float64(s.rate) / float64(max(force, 1)); near > 0.8 && near < 1.25 {
+		return force
 	}
 	return max(s.rate, 64<<10)
 }

@@ -70,7 +70,7 @@ class Seller:
         self.db.row_factory = sqlite3.Row
         self.db.execute("pragma synchronous = full")
         self.db.execute(SCHEMA)
-        self.children = {}
+        self.children, self.began = {}, now()
         self.adopt()
 
     def capabilities(self, _):
@@ -86,13 +86,8 @@ class Seller:
         for o in self.offers:
             left = o["stock"] - taken.get(json.dumps(o["pool"], sort_keys=True), 0)
             told = {k: v for k, v in o.items() if k != "stock"}
-            out.append(dict(told, observed=now(), market_effective=o.get("market_effective") or self.since(), in_stock=left > 0))
+            out.append(dict(told, observed=now(), market_effective=o.get("market_effective") or self.began, in_stock=left > 0))
         return out, None
-
-    def since(self):
-        if not hasattr(self, "began"):
-            self.began = now()
-        return self.began
 
     def launch(self, q):
         token, spec = q.get("token", ""), q.get("spec") or {}

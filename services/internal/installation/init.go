@@ -147,13 +147,21 @@ func (m maker) directories() error {
 
 func (m maker) services() error {
 	for _, p := range programs(m.i.Sellers) {
-		creds, err := m.op.Limited(p.name, p.rights)
-		if err == nil {
-			err = m.keep(m.i.Creds(p.name), creds)
+		if err := m.service(p); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("credentials of %s: %w", p.name, err)
-		}
+	}
+	return nil
+}
+
+// service makes one program's credentials.
+func (m maker) service(p program) error {
+	creds, err := m.op.Limited(p.name, p.rights)
+	if err == nil {
+		err = m.keep(m.i.Creds(p.name), creds)
+	}
+	if err != nil {
+		return fmt.Errorf("credentials of %s: %w", p.name, err)
 	}
 	return nil
 }
@@ -209,7 +217,6 @@ func (m maker) server() error {
 	return create(m.i.Path(serverFile), text)
 }
 
-// file comes last: a directory without it is not an installation.
 // keys makes what checkpoints are encrypted with.
 func (m maker) keys() error {
 	if !m.c.Encrypt {
@@ -218,12 +225,18 @@ func (m maker) keys() error {
 	return storage.Keys{Dir: m.i.OperatorDir()}.Make(events.OrgID(m.i.Org))
 }
 
+// file comes last: a directory without it is not an installation.
 func (m maker) file() error {
-	b, err := json.MarshalIndent(m.i, "", "  ")
+	b, err := m.i.text()
 	if err != nil {
 		return err
 	}
-	return create(m.i.Path(File), append(b, '\n'))
+	return create(m.i.Path(File), b)
+}
+
+func (i *Installation) text() ([]byte, error) {
+	b, err := json.MarshalIndent(i, "", "  ")
+	return append(b, '\n'), err
 }
 
 // create writes a file that is not there yet, for its owner alone, and sees it on the disk.

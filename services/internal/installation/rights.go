@@ -50,11 +50,16 @@ func programs(sellers []string) []program {
 		}},
 	}
 	for _, s := range sellers {
-		all = append(all, program{"provider-" + s, natsbus.Rights{
-			Publish: []string{subjectSellers + s + ".notices"}, Subscribe: []string{subjectSellers + s + ".>", "$SRV.>"},
-		}})
+		all = append(all, seller(s))
 	}
 	return all
+}
+
+// seller is the program that answers for one.
+func seller(name string) program {
+	return program{"provider-" + name, natsbus.Rights{
+		Publish: []string{subjectSellers + name + ".notices"}, Subscribe: []string{subjectSellers + name + ".>", "$SRV.>"},
+	}}
 }
 
 // person mints what an administrator's command line connects with.

@@ -2,13 +2,11 @@ package installation
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spotferry/spotferry/events/natsbus"
@@ -36,23 +34,17 @@ func AddSeller(dir, name string, now func() time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all := programs(i.Sellers)
-	p := all[slices.IndexFunc(all, func(p program) bool { return p.name == "provider-"+name })]
-	creds, err := op.Limited(p.name, p.rights)
-	if err != nil {
-		return "", err
-	}
-	m := maker{i: i, op: op}
+	m, p := maker{i: i, op: op}, seller(name)
 	// The file names it last: one that was cut off here is added by the next attempt.
-	if err := m.keep(i.Creds(p.name), creds); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("credentials of %s: %w", p.name, err)
+	if err := m.service(p); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
 	}
 	return i.Creds(p.name), m.replace()
 }
 
 // replace writes the installation's file anew, whole or not at all.
 func (m maker) replace() error {
-	b, err := json.MarshalIndent(m.i, "", "  ")
+	b, err := m.i.text()
 	if err != nil {
 		return err
 	}
@@ -60,7 +52,7 @@ func (m maker) replace() error {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := create(tmp, append(b, '\n')); err != nil {
+	if err := create(tmp, b); err != nil {
 		return err
 	}
 	return os.Rename(tmp, m.i.Path(File))

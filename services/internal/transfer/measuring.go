@@ -26,6 +26,7 @@ var acts = []string{full, changed, unchanged, restored}
 
 // results are all runs, by contender and act, and the limits of the machine.
 type results struct {
+	Rounds  int                         `json:"rounds"`
 	Bytes   int64                       `json:"bytes"`   // of the data set
 	Changed int64                       `json:"changed"` // bytes that differ in the second put
 	Runs    map[string]map[string][]run `json:"runs"`
@@ -35,7 +36,7 @@ type results struct {
 }
 
 func (b *bench) measure(ctx context.Context, rounds int) (*results, error) {
-	r := &results{Changed: changedBytes, Runs: map[string]map[string][]run{}, Absent: map[string]string{}}
+	r := &results{Rounds: rounds, Changed: changedBytes, Runs: map[string]map[string][]run{}, Absent: map[string]string{}}
 	var taking []contender
 	for _, c := range b.contenders() {
 		if len(b.only) > 0 && !slices.Contains(b.only, c.name) {

@@ -12,7 +12,7 @@ import (
 func (r *results) print(w io.Writer) {
 	disk := float64(2<<30) / median(r.Disk).Wall.Seconds()
 	fmt.Fprintf(w, "%.2f GB, of which %.2f GB change; medians of %d; the disk takes %.2f GB/s past the cache\n\n",
-		float64(r.Bytes)/1e9, float64(r.Changed)/1e9, r.rounds(), disk/1e9)
+		float64(r.Bytes)/1e9, float64(r.Changed)/1e9, r.Rounds, disk/1e9)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\t\twall s\tGB/s\tCPU s\tCPU s/GB\tpeak MB\tsent GB\t")
 	for _, name := range r.order {
@@ -36,13 +36,6 @@ func (r *results) print(w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
 		fmt.Fprintf(w, "not measured: %s: %s\n", name, r.Absent[name])
 	}
-}
-
-func (r *results) rounds() int {
-	for _, name := range r.order {
-		return len(r.Runs[name][full])
-	}
-	return 0
 }
 
 // ratios are the promises, each with what was seen.
