@@ -198,7 +198,7 @@ func usable(id string) bool {
 
 // answer is a machine that was bought, or that the token names.
 func (c *Client) answer(ctx context.Context, r *region, z zones, spec provider.LaunchSpec, got types.Instance) (provider.Instance, error) {
-	if t := readTags(got.Tags); t.spec != "" && t.spec != digest(spec) {
+	if t := readTags(got.Tags); t.spec != "" && t.spec != spec.Digest() {
 		return provider.Instance{}, &provider.Error{
 			Kind: provider.Conflict, Op: provider.OpLaunch, Scope: "pool", Pool: &spec.Pool, Code: "IdempotentParameterMismatch",
 			Message: fmt.Sprintf("the token is of another request, for machine %s: read that, or use another token", aws.ToString(got.InstanceId)),

@@ -2,9 +2,7 @@ package aws
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -55,7 +53,7 @@ func tagsOf(mark string, spec provider.LaunchSpec, token string) ([]types.Tag, e
 	if err != nil {
 		return nil, err
 	}
-	tags := []types.Tag{tag(tagName, token), tag(tagMark, mark), tag(tagLease, token), tag(tagSpec, digest(spec))}
+	tags := []types.Tag{tag(tagName, token), tag(tagMark, mark), tag(tagLease, token), tag(tagSpec, spec.Digest())}
 	text := base64.StdEncoding.EncodeToString(data)
 	for n := 0; text != ""; n++ {
 		size := min(len(text), maxTagValue)
@@ -69,16 +67,6 @@ func tagsOf(mark string, spec provider.LaunchSpec, token string) ([]types.Tag, e
 }
 
 func tag(key, value string) types.Tag { return types.Tag{Key: &key, Value: &value} }
-
-// digest tells requests apart.
-func digest(spec provider.LaunchSpec) string {
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return "" // strings, numbers and bytes always have a text
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16])
-}
 
 // carried is what a machine's tags say.
 type carried struct {

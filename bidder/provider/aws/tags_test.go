@@ -34,7 +34,7 @@ func TestLabelsComeBackFromTagsAsTheyWere(t *testing.T) {
 		}
 		shuffled := rapid.Permutation(tags).Draw(t, "order")
 		got := readTags(shuffled)
-		if got.mark != "test" || got.lease != "01j-1-1" || got.spec != digest(spec) || got.asked == nil {
+		if got.mark != "test" || got.lease != "01j-1-1" || got.spec != spec.Digest() || got.asked == nil {
 			t.Fatalf("read %+v", got)
 		}
 		if !maps.Equal(got.asked.Labels, spec.Labels) || got.asked.Gang != spec.Pool.Gang || got.asked.Zone != spec.Pool.Zone {
@@ -81,7 +81,7 @@ func TestRequestsThatDifferInAnythingHaveAnotherDigest(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	spec := providertest.SampleSpec(spot)
-	add := func() { seen[digest(spec)] = true }
+	add := func() { seen[spec.Digest()] = true }
 	add()
 	spec.MaxPrice++
 	add()

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v6"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/named"
 	"github.com/spotferry/spotferry/bidder/provider/wire"
 )
 
@@ -21,7 +22,7 @@ type Client struct {
 	vms     *armcompute.VirtualMachinesClient
 	skus    *armcompute.ResourceSKUsClient
 	prices  *wire.API
-	prefix  string // of the names of this environment's machines
+	names   named.Names
 	catalog *catalog
 	memory  *memory
 }
@@ -53,7 +54,7 @@ func New(cfg Config) (*Client, error) {
 		cloud.ResourceManager: {Audience: theEndpoint, Endpoint: cfg.Endpoint},
 	}
 	options.Transport = carrier(base, endpoint)
-	c := &Client{cfg: cfg, prefix: namePrefix(cfg.Mark), catalog: newCatalog(), memory: newMemory()}
+	c := &Client{cfg: cfg, names: named.New(cfg.Mark, maxName, machineName), catalog: newCatalog(), memory: newMemory()}
 	if c.vms, err = armcompute.NewVirtualMachinesClient(cfg.Subscription, cfg.Credential, options); err != nil {
 		return nil, fmt.Errorf("azure: Endpoint: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 )
 
 // answer is a refusal in Azure's words.
@@ -70,7 +71,7 @@ var meanings = map[string]meaning{
 // known is Transient for reads, and an unknown outcome for a launch; so is every error of
 // Azure's own side on a launch, unless it is an operation's, which then has failed.
 func classify(op string, a answer) *provider.Error {
-	e := &provider.Error{Kind: provider.Transient, Op: op, Scope: "seller", Code: clip(a.code), Message: clip(a.text), RetryAfter: a.wait}
+	e := &provider.Error{Kind: provider.Transient, Op: op, Scope: "seller", Code: wire.Clip(a.code), Message: wire.Clip(a.text), RetryAfter: a.wait}
 	launch := op == provider.OpLaunch
 	if launch && !a.late {
 		e.Kind = provider.UnknownOutcome
@@ -111,31 +112,21 @@ func byStatus(status int) (meaning, bool) {
 	return meaning{}, false
 }
 
-// clip keeps a stranger's words short.
-func clip(s string) string {
-	const most = 400
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
-
 // failed is the error of one call.
-func failed(op string, t *trip, err error) *provider.Error {
+func failed(op string, sent bool, err error) *provider.Error {
 	if e, ok := errors.AsType[*azcore.ResponseError](err); ok && e.StatusCode >= 400 {
 		return classify(op, told(e))
 	}
-	if e, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); ok && !t.sent.Load() &&
+	if e, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); ok && !sent &&
 		(e.RawResponse == nil || e.RawResponse.StatusCode < 500) {
-		return &provider.Error{Kind: provider.Auth, Op: op, Scope: "account", Code: "token", Message: clip(err.Error())}
+		return &provider.Error{Kind: provider.Auth, Op: op, Scope: "account", Code: "token", Message: wire.Clip(err.Error())}
 	}
 	e := provider.Unanswered(op, plain(err))
 	e.Scope = "seller"
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		e.Code = "unreadable"
 	}
-	if !t.sent.Load() {
+	if !sent {
 		e.Kind, e.MaybeCreated, e.Code = provider.Transient, false, "unreachable"
 	}
 	return e

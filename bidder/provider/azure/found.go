@@ -9,12 +9,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v6"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
 // get reads one machine, with how it stands. Its error is a read's.
 func (c *Client) get(ctx context.Context, op, name string) (*armcompute.VirtualMachine, *provider.Error) {
-	ctx, t := embark(ctx, maxAnswer)
+	ctx, t := wire.Embark(ctx, wire.Most)
 	r, err := c.vms.Get(ctx, c.cfg.ResourceGroup, name, &armcompute.VirtualMachinesClientGetOptions{
 		Expand: pointer(armcompute.InstanceViewTypesInstanceView),
 	})
@@ -22,7 +23,7 @@ func (c *Client) get(ctx context.Context, op, name string) (*armcompute.VirtualM
 		err = fmt.Errorf("asked for %s, the answer is about another machine", name)
 	}
 	if err != nil {
-		e := failed(provider.OpList, t, err)
+		e := failed(provider.OpList, t.Sent(), err)
 		e.Op = op
 		return nil, e
 	}
@@ -32,13 +33,13 @@ func (c *Client) get(ctx context.Context, op, name string) (*armcompute.VirtualM
 // lookup is the machine of a token, nil if there is none and was none. It is a
 // Conflict if what is there was bought by another request; its other errors are a read's.
 func (c *Client) lookup(ctx context.Context, spec provider.LaunchSpec, token string) (*provider.Instance, *provider.Error) {
-	name := c.name(token)
+	name := c.names.Of(token)
 	vm, err := c.get(ctx, provider.OpLaunch, name)
 	now := c.cfg.Now()
 	switch {
 	case err == nil:
 		f, wrong := c.factsOf(name, vm.Tags)
-		if wrong == nil && f.Digest != specDigest(spec) {
+		if wrong == nil && f.Digest != spec.Digest() {
 			wrong = errAnother
 		}
 		if wrong != nil {
@@ -53,7 +54,7 @@ func (c *Client) lookup(ctx context.Context, spec provider.LaunchSpec, token str
 	switch {
 	case !known:
 		return nil, nil
-	case digest != specDigest(spec):
+	case digest != spec.Digest():
 		return nil, taken(name, errAnother)
 	}
 	return &i, nil
@@ -79,7 +80,7 @@ func view(vm *armcompute.VirtualMachine) *armcompute.VirtualMachineInstanceView 
 func (c *Client) instance(name string, vm *armcompute.VirtualMachine, stands *armcompute.VirtualMachineInstanceView) provider.Instance {
 	region := text(vm.Location)
 	out := provider.Instance{
-		ID: events.InstanceID(name), Token: c.tokenOf(name),
+		ID: events.InstanceID(name), Token: c.names.Token(name),
 		Pool: events.Pool{Seller: c.cfg.Seller, Region: region, Zone: region, Capacity: events.OnDemand, Gang: 1},
 	}
 	provisioning := ""

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/bidder/provider/azure/azurefake"
+	"github.com/spotferry/spotferry/bidder/provider/named"
 	"github.com/spotferry/spotferry/bidder/provider/providertest"
 	"github.com/spotferry/spotferry/events"
 )
@@ -68,7 +69,7 @@ func TestListsWithHolesAreRead(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"value":[null,{},{"id":"x"},{"id":"/subscriptions/s/resourceGroups/ferry/providers/Microsoft.Compute/virtualMachines/` +
-			namePrefix("test") + `lost","tags":{"spotferry-mark":"test"},"properties":null}],"nextLink":""}`))
+			nameOf("test", "lost") + `","tags":{"spotferry-mark":"test"},"properties":null}],"nextLink":""}`))
 	}))
 	defer s.Close()
 	c, err := New(config(t, s.URL))
@@ -85,12 +86,12 @@ func TestListsWithHolesAreRead(t *testing.T) {
 func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, azurefake.Config{})
-	other := namePrefix("other") + "t-1"
-	ours := namePrefix("test") + "t-1"
+	other := nameOf("other", "t-1")
+	ours := nameOf("test", "t-1")
 	r.fake.Foreign("ferry", "database", nil)
 	r.fake.Foreign("ferry", other, map[string]string{markTag: "other"})
 	r.fake.Foreign("ferry", ours, map[string]string{markTag: "other"})
-	r.fake.Foreign("elsewhere", namePrefix("test")+"t-2", map[string]string{markTag: "test"})
+	r.fake.Foreign("elsewhere", nameOf("test", "t-2"), map[string]string{markTag: "test"})
 	l, err := r.client.List(t.Context())
 	if err != nil || len(l.Instances) != 0 || !l.Complete {
 		t.Errorf("the list is %+v, %v; want it empty", l, err)
@@ -104,3 +105,5 @@ func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 		t.Errorf("%d of 4 machines stand, %d deletions", r.fake.Standing(), r.fake.Calls("Microsoft.Compute/virtualMachines/delete"))
 	}
 }
+
+func nameOf(mark, token string) string { return named.New(mark, maxName, machineName).Of(token) }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -56,7 +57,7 @@ func (c *Client) launch(ctx context.Context, spec provider.LaunchSpec, token str
 	if bad != nil {
 		return provider.Instance{}, &provider.Error{Kind: provider.Invalid, Op: provider.OpLaunch, Code: "request", Err: bad}
 	}
-	late, no := c.create(ctx, c.name(token), body)
+	late, no := c.create(ctx, c.names.Of(token), body)
 	switch {
 	case no == nil:
 		return c.made(ctx, spec, token)
@@ -84,11 +85,11 @@ func unsent(e *provider.Error) *provider.Error {
 // create asks for a machine where there is none, and waits for the operation. late
 // says that the operation was accepted before it failed.
 func (c *Client) create(ctx context.Context, name string, body armcompute.VirtualMachine) (late bool, no *provider.Error) {
-	callCtx, t := embark(ctx, maxAnswer)
+	callCtx, t := wire.Embark(ctx, wire.Most)
 	p, err := c.vms.BeginCreateOrUpdate(callCtx, c.cfg.ResourceGroup, name, body,
 		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: pointer("*")})
 	if err != nil {
-		return false, failed(provider.OpLaunch, t, err)
+		return false, failed(provider.OpLaunch, t.Sent(), err)
 	}
 	end, no := follow(ctx, c.cfg.Pause, provider.OpLaunch, p)
 	if no != nil {
@@ -110,16 +111,16 @@ func follow[T any](ctx context.Context, pause time.Duration, op string, p *runti
 		if !sleep(ctx, wait) {
 			return nil, provider.Unanswered(op, context.Cause(ctx))
 		}
-		callCtx, t := embark(ctx, maxAnswer)
+		callCtx, t := wire.Embark(ctx, wire.Most)
 		r, err := p.Poll(callCtx)
 		if why := ended(op, err); why != nil {
 			return why, nil
 		}
 		if err != nil {
-			return nil, failed(op, t, err)
+			return nil, failed(op, t.Sent(), err)
 		}
 		if last, err = read(r); err != nil {
-			return nil, failed(op, t, err)
+			return nil, failed(op, t.Sent(), err)
 		}
 		if wait = min(retryAfter(r), longest); wait == 0 {
 			wait = pause
@@ -188,7 +189,7 @@ func (c *Client) made(ctx context.Context, spec provider.LaunchSpec, token strin
 	case i == nil:
 		return provider.Instance{}, &provider.Error{
 			Kind: provider.UnknownOutcome, Op: provider.OpLaunch, Scope: "seller", MaybeCreated: true, Code: "notFound",
-			Message: "nothing is there under the name " + c.name(token),
+			Message: "nothing is there under the name " + c.names.Of(token),
 		}
 	}
 	return *i, nil
@@ -213,7 +214,7 @@ func (c *Client) fellThrough(ctx context.Context, spec provider.LaunchSpec, toke
 			return provider.Instance{}, why
 		}
 	}
-	name := c.name(token)
+	name := c.names.Of(token)
 	why.MaybeCreated = !c.remove(ctx, name)
 	c.memory.drop(events.InstanceID(name))
 	c.cfg.Log.Info("creation failed", zap.String("name", name), zap.String("code", why.Code), zap.Bool("maybe_created", why.MaybeCreated))
@@ -222,10 +223,10 @@ func (c *Client) fellThrough(ctx context.Context, spec provider.LaunchSpec, toke
 
 // remove deletes what a failed creation left, and says whether it is surely gone.
 func (c *Client) remove(ctx context.Context, name string) bool {
-	callCtx, t := embark(ctx, maxAnswer)
+	callCtx, t := wire.Embark(ctx, wire.Most)
 	p, err := c.vms.BeginDelete(callCtx, c.cfg.ResourceGroup, name, nil)
 	if err != nil {
-		return failed(provider.OpTerminate, t, err).Kind == provider.NotFound
+		return failed(provider.OpTerminate, t.Sent(), err).Kind == provider.NotFound
 	}
 	// Whatever the operation says, whether something is there decides.
 	_, _ = follow(ctx, c.cfg.Pause, provider.OpTerminate, p)

@@ -171,7 +171,7 @@ func TestTheRequest(t *testing.T) {
 	if *p.Priority != "Spot" || *p.EvictionPolicy != "Delete" || *p.BillingProfile.MaxPrice != 2.2 || *p.StorageProfile.OSDisk.DeleteOption != "Delete" ||
 		*nic.DeleteOption != "Delete" || nic.IPConfigurations[0].Properties.PublicIPAddressConfiguration != nil ||
 		*nic.IPConfigurations[0].Properties.Subnet.ID != "/subscriptions/s/subnets/eastus" ||
-		*p.UserData != base64.StdEncoding.EncodeToString(spec.UserData) || *p.OSProfile.ComputerName != c.name("t-1") {
+		*p.UserData != base64.StdEncoding.EncodeToString(spec.UserData) || *p.OSProfile.ComputerName != c.names.Of("t-1") {
 		t.Errorf("the request is %+v", p)
 	}
 	c.cfg.Public = true

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -85,7 +86,7 @@ func (c *Client) missing(ctx context.Context, id events.InstanceID) (provider.In
 
 // mine says whether a machine carries this environment's name and mark.
 func (c *Client) mine(name string, vm *armcompute.VirtualMachine) bool {
-	return c.ours(name) && text(vm.Tags[markTag]) == c.cfg.Mark
+	return c.names.Ours(name) && text(vm.Tags[markTag]) == c.cfg.Mark
 }
 
 // read is one of the two lists: machines, of ours only, or how all stand.
@@ -97,7 +98,7 @@ func (c *Client) read(ctx context.Context, status bool) (map[string]*armcompute.
 	found := map[string]*armcompute.VirtualMachine{}
 	pager := c.vms.NewListAllPager(options)
 	first := true
-	ctx, t := embark(ctx, maxAnswer)
+	ctx, t := wire.Embark(ctx, wire.Most)
 	err := pages(func(string) (string, error) {
 		if !first && !pager.More() {
 			return "", nil
@@ -123,7 +124,7 @@ func (c *Client) read(ctx context.Context, status bool) (map[string]*armcompute.
 	case err == nil:
 		return found, true, nil
 	case first, ctx.Err() != nil, errors.Is(err, errRound), errors.Is(err, errForeign):
-		return nil, false, failed(provider.OpList, t, err)
+		return nil, false, failed(provider.OpList, t.Sent(), err)
 	}
 	c.cfg.Log.Info("a page of machines cannot be read", zap.Error(plain(err)))
 	return found, false, nil

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -135,7 +136,7 @@ func (c *Client) quotes(ctx context.Context) ([]quote, *provider.Error) {
 func (c *Client) sold(ctx context.Context, region string) ([]size, *provider.Error) {
 	var out []size
 	pager := c.skus.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: pointer("location eq '" + region + "'")})
-	ctx, t := embark(ctx, maxOffers)
+	ctx, t := wire.Embark(ctx, wire.MostOffers)
 	err := pages(func(link string) (string, error) {
 		if link != "" && !pager.More() {
 			return "", nil
@@ -155,7 +156,7 @@ func (c *Client) sold(ctx context.Context, region string) ([]size, *provider.Err
 		return text(p.NextLink), nil
 	})
 	if err != nil {
-		return nil, failed(provider.OpOffers, t, err)
+		return nil, failed(provider.OpOffers, t.Sent(), err)
 	}
 	return out, nil
 }

@@ -55,7 +55,7 @@ func TestAgainstAzuresOwnFake(t *testing.T) {
 	if e := kindOf(t, err, provider.NoCapacity); e.Code != "AllocationFailed" || e.MaybeCreated {
 		t.Errorf("%+v; want AllocationFailed, and surely no machine", e)
 	}
-	if len(created) != 1 || len(deleted) != 1 || created[0] != c.name("t-1") || deleted[0] != created[0] {
+	if len(created) != 1 || len(deleted) != 1 || created[0] != c.names.Of("t-1") || deleted[0] != created[0] {
 		t.Errorf("created %v, deleted %v; want one and the same", created, deleted)
 	}
 }

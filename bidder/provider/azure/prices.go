@@ -151,7 +151,7 @@ func (c *Client) samePlace(link string) (*url.URL, error) {
 	base, err := url.Parse(c.cfg.Prices)
 	// The real service writes its port into links: https://prices.azure.com:443/...
 	if err != nil || u.Hostname() != base.Hostname() || port(u) != port(base) || u.Path != pricePath {
-		return nil, fmt.Errorf("%w: %q", errForeign, clip(u.Host))
+		return nil, fmt.Errorf("%w: %q", errForeign, wire.Clip(u.Host))
 	}
 	return u, nil
 }

@@ -41,12 +41,12 @@ func (c *Client) check(spec provider.LaunchSpec, token string) *provider.Error {
 func (c *Client) machine(spec provider.LaunchSpec, token string, q quote) (armcompute.VirtualMachine, error) {
 	tags, err := facts{
 		Token: token, Mark: c.cfg.Mark, Pool: spec.Pool, Price: q.offer.Price, Terms: q.offer.Terms,
-		Labels: spec.Labels, Digest: specDigest(spec),
+		Labels: spec.Labels, Digest: spec.Digest(),
 	}.tags()
 	if err != nil {
 		return armcompute.VirtualMachine{}, err
 	}
-	name := c.name(token)
+	name := c.names.Of(token)
 	p := &armcompute.VirtualMachineProperties{
 		HardwareProfile: &armcompute.HardwareProfile{VMSize: pointer(armcompute.VirtualMachineSizeTypes(spec.Pool.InstanceType))},
 		Priority:        pointer(armcompute.VirtualMachinePriorityTypesRegular),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -34,19 +33,6 @@ type facts struct {
 	Terms  events.Terms           `json:"terms"`
 	Labels map[string]string      `json:"labels,omitempty"`
 	Digest string                 `json:"digest"` // of what was asked for
-}
-
-// specDigest tells whether two requests are the same.
-func specDigest(s provider.LaunchSpec) string {
-	labels, err := json.Marshal(s.Labels) // sorted by key
-	if err != nil {
-		return ""
-	}
-	pool, err := json.Marshal(s.Pool)
-	if err != nil {
-		return ""
-	}
-	return digest(string(pool), s.MaxPrice.String(), string(s.UserData), string(labels))
 }
 
 // tags writes the facts.
@@ -86,7 +72,7 @@ func (c *Client) factsOf(name string, tags map[string]*string) (facts, error) {
 	if err != nil || json.Unmarshal(told, &f) != nil {
 		return facts{}, errFacts
 	}
-	if f.Mark != c.cfg.Mark || f.Token == "" || c.name(f.Token) != name {
+	if f.Mark != c.cfg.Mark || f.Token == "" || c.names.Of(f.Token) != name {
 		return facts{}, errFacts
 	}
 	return f, nil

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -21,7 +22,7 @@ func (c *Client) Terminate(ctx context.Context, id events.InstanceID) error {
 	}
 	name := strings.ToLower(string(id))
 	if len(name) > maxName || !machineName.MatchString(name) {
-		c.cfg.Log.Warn("nothing can have this id", zap.String("instance", clip(string(id))))
+		c.cfg.Log.Warn("nothing can have this id", zap.String("instance", wire.Clip(string(id))))
 		return nil
 	}
 	vm, no := c.get(ctx, provider.OpTerminate, name)
@@ -31,7 +32,7 @@ func (c *Client) Terminate(ctx context.Context, id events.InstanceID) error {
 	case no != nil:
 		return no
 	}
-	if mark := vm.Tags[markTag]; !c.ours(name) || mark != nil && *mark != c.cfg.Mark {
+	if mark := vm.Tags[markTag]; !c.names.Ours(name) || mark != nil && *mark != c.cfg.Mark {
 		return &provider.Error{
 			Kind: provider.Invalid, Op: provider.OpTerminate, Code: "foreign",
 			Message: fmt.Sprintf("%s is not of the environment %q: ask those who made it", name, c.cfg.Mark),
@@ -40,9 +41,9 @@ func (c *Client) Terminate(ctx context.Context, id events.InstanceID) error {
 	if i := c.instance(name, vm, view(vm)); i.State == provider.Stopping && vm.Properties != nil && strings.EqualFold(text(vm.Properties.ProvisioningState), "Deleting") {
 		return nil
 	}
-	callCtx, t := embark(ctx, maxAnswer)
+	callCtx, t := wire.Embark(ctx, wire.Most)
 	if _, err := c.vms.BeginDelete(callCtx, c.cfg.ResourceGroup, name, nil); err != nil {
-		if e := failed(provider.OpTerminate, t, err); e.Kind != provider.NotFound {
+		if e := failed(provider.OpTerminate, t.Sent(), err); e.Kind != provider.NotFound {
 			return e
 		}
 	}

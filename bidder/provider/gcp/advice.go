@@ -8,6 +8,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -42,7 +43,7 @@ func (c *Client) obtainable(ctx context.Context, p events.Pool, s shape) (int, e
 	if s.attached {
 		selection.GuestAccelerators = []*compute.AcceleratorConfig{{AcceleratorCount: int64(s.gpus), AcceleratorType: s.gpu}}
 	}
-	ctx, t := embark(ctx, maxAnswer)
+	ctx, t := wire.Embark(ctx, wire.Most)
 	answer, err := c.compute.Advice.Capacity(c.cfg.Project, p.Region, &compute.CapacityAdviceRequest{
 		Size: 1,
 		InstanceFlexibilityPolicy: &compute.CapacityAdviceRequestInstanceFlexibilityPolicy{
@@ -60,7 +61,7 @@ func (c *Client) obtainable(ctx context.Context, p events.Pool, s shape) (int, e
 		err = errNoAnswer
 	}
 	if err != nil {
-		return 0, failed(provider.OpOffers, t, err)
+		return 0, failed(provider.OpOffers, t.Sent(), err)
 	}
 	for _, r := range answer.Recommendations {
 		if r != nil && r.Scores != nil && r.Scores.Obtainability > 0 && r.Scores.Obtainability <= 1 {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/named"
 )
 
 // Client is a project as a seller. It is safe for concurrent use.
@@ -19,7 +20,7 @@ type Client struct {
 	cfg     Config
 	compute *compute.Service
 	billing *cloudbilling.APIService
-	prefix  string // of the names of this environment's machines
+	names   named.Names
 	catalog *catalog
 	memory  *memory
 }
@@ -39,7 +40,7 @@ func New(cfg Config) (*Client, error) {
 	// Neither service repeats a call by itself. The client has the credentials,
 	// so that the library looks for none.
 	ctx := context.Background() // outlives the caller: it belongs to the services
-	c := &Client{cfg: cfg, prefix: namePrefix(cfg.Mark), catalog: newCatalog(), memory: newMemory()}
+	c := &Client{cfg: cfg, names: named.New(cfg.Mark, maxName, plainName), catalog: newCatalog(), memory: newMemory()}
 	c.compute, err = compute.NewService(ctx, option.WithHTTPClient(http), option.WithEndpoint(slashed(cfg.Compute)))
 	if err != nil {
 		return nil, fmt.Errorf("gcp: Compute %q: %w", cfg.Compute, err)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -87,7 +88,7 @@ func about(names string) string { return `targetLink eq ".*/instances/` + names 
 // operations reads what was done to one machine.
 func (c *Client) operations(ctx context.Context, zone, name string) (lives, *provider.Error) {
 	all := lives{}
-	ctx, t := embark(ctx, maxAnswer)
+	ctx, t := wire.Embark(ctx, wire.Most)
 	err := pages(func(token string) (string, error) {
 		p, err := c.compute.ZoneOperations.List(c.cfg.Project, zone).Filter(about(name)).MaxResults(500).PageToken(token).Context(ctx).Do()
 		if err != nil {
@@ -102,7 +103,7 @@ func (c *Client) operations(ctx context.Context, zone, name string) (lives, *pro
 		return p.NextPageToken, nil
 	})
 	if err != nil {
-		e := failed(provider.OpList, t, err)
+		e := failed(provider.OpList, t.Sent(), err)
 		e.Op = provider.OpLaunch
 		return nil, e
 	}
@@ -133,7 +134,7 @@ func (c *Client) gone(id events.InstanceID, l life) provider.Instance {
 	i, known := c.memory.of(id)
 	if !known {
 		i = provider.Instance{
-			ID: id, Token: c.tokenOf(name), Started: l.born,
+			ID: id, Token: c.names.Token(name), Started: l.born,
 			Pool: events.Pool{Seller: c.cfg.Seller, Region: regionOf(zone), Zone: zone, Gang: 1},
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/api/googleapi"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 )
 
 // answer is a refusal in Google's words.
@@ -79,12 +80,12 @@ const allRegions = "GPUS_ALL_REGIONS"
 // known is Transient for reads, and an unknown outcome for a launch: so is every
 // error of Google's own side on a launch, since the machine may be on its way.
 func classify(op string, a answer) *provider.Error {
-	e := &provider.Error{Kind: provider.Transient, Op: op, Scope: "seller", Message: clip(a.text), RetryAfter: a.wait}
+	e := &provider.Error{Kind: provider.Transient, Op: op, Scope: "seller", Message: wire.Clip(a.text), RetryAfter: a.wait}
 	if op == provider.OpLaunch {
 		e.Kind = provider.UnknownOutcome
 	}
 	if len(a.codes) > 0 {
-		e.Code = clip(a.codes[0])
+		e.Code = wire.Clip(a.codes[0])
 	} else if a.status > 0 {
 		e.Code = strconv.Itoa(a.status)
 	}
@@ -139,31 +140,21 @@ func special(e *provider.Error, a answer) *provider.Error {
 	return e
 }
 
-// clip keeps a stranger's words short.
-func clip(s string) string {
-	const most = 400
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
-
 // failed is the error of one call.
-func failed(op string, t *trip, err error) *provider.Error {
+func failed(op string, sent bool, err error) *provider.Error {
 	if e, ok := errors.AsType[*googleapi.Error](err); ok {
 		return classify(op, told(e))
 	}
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Response != nil && e.Response.StatusCode < 500 {
-		return &provider.Error{Kind: provider.Auth, Op: op, Scope: "account", Code: "token", Message: clip(err.Error())}
+		return &provider.Error{Kind: provider.Auth, Op: op, Scope: "account", Code: "token", Message: wire.Clip(err.Error())}
 	}
 	e := provider.Unanswered(op, err)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-	case errors.Is(err, errTooLong), t.sent.Load():
+	case errors.Is(err, wire.ErrTooLong), sent:
 		e.Code = "unreadable"
 	}
-	if !t.sent.Load() {
+	if !sent {
 		e.Kind, e.MaybeCreated = provider.Transient, false
 	}
 	return e

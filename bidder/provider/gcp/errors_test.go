@@ -118,12 +118,12 @@ func TestAnAnswerIsReadForItsReasons(t *testing.T) {
 		Code: 403, Message: strings.Repeat("long ", 4000), Header: http.Header{"Retry-After": {"7"}},
 		Details: []any{map[string]any{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "RATE_LIMIT_EXCEEDED"}, "nonsense", nil},
 	}
-	got := failed(provider.OpList, &trip{}, e)
+	got := failed(provider.OpList, false, e)
 	if got.Kind != provider.Throttled || got.RetryAfter != 7*time.Second || len(got.Message) > 500 {
 		t.Errorf("failed = %+v", got)
 	}
 	e.Header.Set("Retry-After", "999999999999")
-	if got = failed(provider.OpList, &trip{}, e); got.RetryAfter > provider.MaxRetryAfter {
+	if got = failed(provider.OpList, false, e); got.RetryAfter > provider.MaxRetryAfter {
 		t.Errorf("RetryAfter = %s", got.RetryAfter)
 	}
 	op := &compute.Operation{Error: &compute.OperationError{Errors: []*compute.OperationErrorErrors{nil, {
@@ -150,9 +150,7 @@ func TestACallThatWasNotSentLeavesNoDoubt(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			var trip trip
-			trip.sent.Store(tc.sent)
-			e := failed(tc.op, &trip, cause)
+			e := failed(tc.op, tc.sent, cause)
 			if e.Kind != tc.kind || e.MaybeCreated != (tc.kind == provider.UnknownOutcome) || !errors.Is(e, cause) {
 				t.Errorf("failed = %+v", e)
 			}

@@ -32,19 +32,6 @@ type facts struct {
 	Digest string                 `json:"digest"` // of what was asked for
 }
 
-// specDigest tells whether two requests are the same.
-func specDigest(s provider.LaunchSpec) string {
-	labels, err := json.Marshal(s.Labels) // sorted by key
-	if err != nil {
-		return ""
-	}
-	pool, err := json.Marshal(s.Pool)
-	if err != nil {
-		return ""
-	}
-	return digest(string(pool), s.MaxPrice.String(), string(s.UserData), string(labels))
-}
-
 var errFacts = errors.New("its metadata does not say what it was bought as")
 
 // factsOf reads what a machine carries. What is there of another environment, or
@@ -62,7 +49,7 @@ func (c *Client) factsOf(i *compute.Instance) (facts, error) {
 			return facts{}, errFacts
 		}
 	}
-	if f.Mark != c.cfg.Mark || f.Token == "" || c.name(f.Token) != i.Name {
+	if f.Mark != c.cfg.Mark || f.Token == "" || c.names.Of(f.Token) != i.Name {
 		return facts{}, errFacts
 	}
 	return f, nil
@@ -72,7 +59,7 @@ func (c *Client) factsOf(i *compute.Instance) (facts, error) {
 // cannot be read is told with what its name says: it costs money all the same.
 func (c *Client) instance(zone string, i *compute.Instance) provider.Instance {
 	out := provider.Instance{
-		ID: instanceID(zone, i.Name), Token: c.tokenOf(i.Name), State: stateOf(i.Status), Started: moment(i.CreationTimestamp),
+		ID: instanceID(zone, i.Name), Token: c.names.Token(i.Name), State: stateOf(i.Status), Started: moment(i.CreationTimestamp),
 		Pool: events.Pool{Seller: c.cfg.Seller, Region: regionOf(zone), Zone: zone, InstanceType: last(i.MachineType), Capacity: capacityOf(i), Gang: 1},
 	}
 	if f, err := c.factsOf(i); err == nil {

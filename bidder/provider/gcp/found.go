@@ -8,6 +8,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 )
 
 // found is the machine of a token after Google has said that it was made, or
@@ -23,7 +24,7 @@ func (c *Client) found(ctx context.Context, spec provider.LaunchSpec, token stri
 	case i == nil:
 		return provider.Instance{}, &provider.Error{
 			Kind: provider.UnknownOutcome, Op: provider.OpLaunch, MaybeCreated: true, Code: "notFound",
-			Message: "neither a machine nor its end is there under the name " + c.name(token),
+			Message: "neither a machine nor its end is there under the name " + c.names.Of(token),
 		}
 	}
 	return *i, nil
@@ -48,7 +49,7 @@ func (c *Client) taken(ctx context.Context, spec provider.LaunchSpec, token stri
 // lookup is the machine of a token, nil if there is none and was none. It is a
 // Conflict if what is there was bought by another request; its other errors are a read's.
 func (c *Client) lookup(ctx context.Context, spec provider.LaunchSpec, token string) (*provider.Instance, *provider.Error) {
-	zone, name := spec.Pool.Zone, c.name(token)
+	zone, name := spec.Pool.Zone, c.names.Of(token)
 	raw, err := c.get(ctx, zone, name)
 	switch {
 	case err == nil:
@@ -64,12 +65,12 @@ func (c *Client) lookup(ctx context.Context, spec provider.LaunchSpec, token str
 // adopted is a machine that is there, if it is the one that was asked for.
 func (c *Client) adopted(ctx context.Context, raw *compute.Instance, spec provider.LaunchSpec) (*provider.Instance, *provider.Error) {
 	f, err := c.factsOf(raw)
-	if err == nil && f.Digest != specDigest(spec) {
+	if err == nil && f.Digest != spec.Digest() {
 		err = errors.New("the token was used with another request")
 	}
 	if err != nil {
 		return nil, &provider.Error{
-			Kind: provider.Conflict, Op: provider.OpLaunch, Scope: "pool", Code: "alreadyExists", Message: clip(raw.Name) + " exists", Err: err,
+			Kind: provider.Conflict, Op: provider.OpLaunch, Scope: "pool", Code: "alreadyExists", Message: wire.Clip(raw.Name) + " exists", Err: err,
 		}
 	}
 	i := c.instance(spec.Pool.Zone, raw)
@@ -85,13 +86,13 @@ func (c *Client) adopted(ctx context.Context, raw *compute.Instance, spec provid
 
 // get reads one machine. Its error is a read's, but for Op.
 func (c *Client) get(ctx context.Context, zone, name string) (*compute.Instance, *provider.Error) {
-	ctx, t := embark(ctx, maxAnswer)
+	ctx, t := wire.Embark(ctx, wire.Most)
 	i, err := c.compute.Instances.Get(c.cfg.Project, zone, name).Context(ctx).Do()
 	if err == nil && (i == nil || i.Name != name) {
 		err = fmt.Errorf("asked for %s, the answer is about another machine", name)
 	}
 	if err != nil {
-		e := failed(provider.OpList, t, err)
+		e := failed(provider.OpList, t.Sent(), err)
 		e.Op = provider.OpLaunch
 		return nil, e
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 )
 
 // Launch implements provider.Provider. It waits until Google has made the machine
@@ -41,7 +42,7 @@ func (c *Client) launch(ctx context.Context, spec provider.LaunchSpec, token str
 	if refusal != nil {
 		return c.repeated(ctx, spec, token, refusal)
 	}
-	before, err := c.buried(ctx, spec, c.name(token))
+	before, err := c.buried(ctx, spec, c.names.Of(token))
 	switch {
 	case err != nil:
 		return provider.Instance{}, unsent(err)
@@ -103,13 +104,13 @@ func (c *Client) repeated(ctx context.Context, spec provider.LaunchSpec, token s
 
 // insert sends the request. What comes back is an operation.
 func (c *Client) insert(ctx context.Context, zone, id string, body *compute.Instance) (*compute.Operation, *provider.Error) {
-	ctx, t := embark(ctx, maxAnswer)
+	ctx, t := wire.Embark(ctx, wire.Most)
 	op, err := c.compute.Instances.Insert(c.cfg.Project, zone, body).RequestId(id).Context(ctx).Do()
 	if err == nil && (op == nil || op.Name == "") {
 		err = errNoOperation
 	}
 	if err != nil {
-		return nil, failed(provider.OpLaunch, t, err)
+		return nil, failed(provider.OpLaunch, t.Sent(), err)
 	}
 	return op, nil
 }
@@ -126,13 +127,13 @@ func (c *Client) done(ctx context.Context, zone string, op *compute.Operation) (
 	}
 	for name := op.Name; op.Status != "DONE"; {
 		began := time.Now()
-		callCtx, t := embark(ctx, maxAnswer)
+		callCtx, t := wire.Embark(ctx, wire.Most)
 		next, err := c.compute.ZoneOperations.Wait(c.cfg.Project, zone, name).Context(callCtx).Do()
 		if err == nil && (next == nil || next.Name != name) {
 			err = errNoOperation
 		}
 		if err != nil {
-			return nil, lost(failed(provider.OpLaunch, t, err))
+			return nil, lost(failed(provider.OpLaunch, t.Sent(), err))
 		}
 		op = next
 		if op.Status != "DONE" && !sleep(ctx, c.cfg.Pause-time.Since(began)) {
@@ -165,8 +166,8 @@ func (c *Client) fellThrough(ctx context.Context, spec provider.LaunchSpec, toke
 	if why.Kind == provider.Conflict {
 		return c.taken(ctx, spec, token, why)
 	}
-	_, err := c.get(ctx, spec.Pool.Zone, c.name(token))
+	_, err := c.get(ctx, spec.Pool.Zone, c.names.Of(token))
 	why.MaybeCreated = why.Kind == provider.UnknownOutcome || err == nil || err.Kind != provider.NotFound
-	c.cfg.Log.Debug("insertion failed", zap.String("name", c.name(token)), zap.String("code", why.Code), zap.Bool("maybe_created", why.MaybeCreated))
+	c.cfg.Log.Debug("insertion failed", zap.String("name", c.names.Of(token)), zap.String("code", why.Code), zap.Bool("maybe_created", why.MaybeCreated))
 	return provider.Instance{}, why
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -27,9 +28,9 @@ func (c *Client) List(ctx context.Context) (provider.Listing, error) {
 	}
 	now := c.cfg.Now()
 	l := look{c: c, found: map[events.InstanceID]provider.Instance{}, lives: lives{}, complete: true}
-	for _, read := range []func(context.Context) (*trip, error){l.machines, l.ends} {
+	for _, read := range []func(context.Context) (*wire.Trip, error){l.machines, l.ends} {
 		if t, err := read(ctx); err != nil {
-			return provider.Listing{}, failed(provider.OpList, t, err)
+			return provider.Listing{}, failed(provider.OpList, t.Sent(), err)
 		}
 	}
 	out := provider.Listing{Complete: l.complete, At: now.Control}
@@ -60,9 +61,9 @@ type look struct {
 	complete bool
 }
 
-func (l *look) machines(ctx context.Context) (*trip, error) {
+func (l *look) machines(ctx context.Context) (*wire.Trip, error) {
 	c := l.c
-	ctx, t := embark(ctx, maxAnswer)
+	ctx, t := wire.Embark(ctx, wire.Most)
 	return t, pages(func(token string) (string, error) {
 		p, err := c.compute.Instances.AggregatedList(c.cfg.Project).
 			Filter("labels." + markLabel + "=" + markValue(c.cfg.Mark)).
@@ -92,7 +93,7 @@ func (l *look) machines(ctx context.Context) (*trip, error) {
 // add takes a machine that is ours. A filter that was not heeded shows others'.
 func (l *look) add(zone string, raw *compute.Instance) {
 	c := l.c
-	if raw == nil || !plainName.MatchString(zone) || !c.ours(raw.Name) || raw.Labels[markLabel] != markValue(c.cfg.Mark) {
+	if raw == nil || !plainName.MatchString(zone) || !c.names.Ours(raw.Name) || raw.Labels[markLabel] != markValue(c.cfg.Mark) {
 		return
 	}
 	i := c.instance(zone, raw)
@@ -104,12 +105,12 @@ func (l *look) add(zone string, raw *compute.Instance) {
 	}
 }
 
-func (l *look) ends(ctx context.Context) (*trip, error) {
+func (l *look) ends(ctx context.Context) (*wire.Trip, error) {
 	c := l.c
-	ctx, t := embark(ctx, maxAnswer)
+	ctx, t := wire.Embark(ctx, wire.Most)
 	return t, pages(func(token string) (string, error) {
 		p, err := c.compute.GlobalOperations.AggregatedList(c.cfg.Project).
-			Filter(about("s[fh]" + c.prefix[2:] + ".*")).
+			Filter(about(c.names.Pattern())).
 			MaxResults(500).PageToken(token).Context(ctx).Do(partial)
 		if err != nil {
 			return "", err
@@ -126,7 +127,7 @@ func (l *look) ends(ctx context.Context) (*trip, error) {
 				l.warned(in.Warning.Code)
 			}
 			for _, op := range in.Operations {
-				if op != nil && c.ours(last(op.TargetLink)) {
+				if op != nil && c.names.Ours(last(op.TargetLink)) {
 					l.lives.add(op)
 				}
 			}

@@ -2,13 +2,12 @@ package gcp
 
 import (
 	"crypto/sha1"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"regexp"
 	"strings"
 
+	"github.com/spotferry/spotferry/bidder/provider/named"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -22,46 +21,10 @@ const maxName = 63
 
 var plainName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
-func digest(parts ...string) string {
-	h := sha256.New()
-	for _, p := range parts {
-		fmt.Fprintf(h, "%d:%s", len(p), p)
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// namePrefix is what the names of an environment's machines begin with: the token
-// follows, or with an h for the s a digest of it.
-func namePrefix(mark string) string { return "sf-" + digest(mark)[:8] + "-" }
-
 // markValue is the mark as a label's value, unlike any other mark's.
 func markValue(mark string) string {
 	readable := events.Token(mark)
-	return readable[:min(len(readable), 40)] + "-" + digest(mark)[:8]
-}
-
-// name is the machine's name for a token. A token that a name cannot be made
-// of has its digest instead.
-func (c *Client) name(token string) string {
-	name := c.prefix + token
-	if len(name) <= maxName && plainName.MatchString(name) {
-		return name
-	}
-	return "sh" + c.prefix[2:] + digest(token)[:40]
-}
-
-// ours says whether a machine's name is of this environment.
-func (c *Client) ours(name string) bool {
-	return strings.HasPrefix(name, c.prefix) || strings.HasPrefix(name, "sh"+c.prefix[2:])
-}
-
-// tokenOf is the token that a name was made of, "" if it cannot be told.
-func (c *Client) tokenOf(name string) string {
-	token, ok := strings.CutPrefix(name, c.prefix)
-	if !ok || events.CheckToken("token", token) != nil {
-		return ""
-	}
-	return token
+	return readable[:min(len(readable), 40)] + "-" + named.Digest(mark)[:8]
 }
 
 // tokenValue is a token as a label's value.
@@ -69,7 +32,7 @@ func tokenValue(token string) string {
 	if label.MatchString(token) {
 		return token
 	}
-	return digest(token)[:40]
+	return named.Digest(token)[:40]
 }
 
 // requestID is the UUID, version 5, of a token in a project: the same for every

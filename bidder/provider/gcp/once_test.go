@@ -72,8 +72,13 @@ func TestADeathAfterThePurchaseLeaksNothing(t *testing.T) {
 			t.Fatalf("repeating %s: %v", token, err)
 		}
 	}
-	time.Sleep(150 * time.Millisecond) // lists lag by a tenth of a second here
-	l, err := p.again().List(t.Context())
+	var l provider.Listing
+	var err error
+	for end := time.Now().Add(10 * time.Second); len(l.Instances) < times && time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // lists lag here
+		if l, err = p.again().List(t.Context()); err != nil {
+			break
+		}
+	}
 	if err != nil || !l.Complete || len(l.Instances) != times {
 		t.Fatalf("%d machines listed, %v; want %d", len(l.Instances), err, times)
 	}

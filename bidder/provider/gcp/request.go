@@ -45,7 +45,7 @@ func (c *Client) check(spec provider.LaunchSpec, token string) *provider.Error {
 func (c *Client) machine(spec provider.LaunchSpec, token string, q quote) (*compute.Instance, error) {
 	told, err := json.Marshal(facts{
 		Token: token, Mark: c.cfg.Mark, Pool: spec.Pool, Price: q.offer.Price, Terms: q.offer.Terms,
-		Labels: spec.Labels, Digest: specDigest(spec),
+		Labels: spec.Labels, Digest: spec.Digest(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing labels into metadata: %w", err)
@@ -55,7 +55,7 @@ func (c *Client) machine(spec provider.LaunchSpec, token string, q quote) (*comp
 	}
 	zone, base := spec.Pool.Zone, q.shape
 	i := &compute.Instance{
-		Name:        c.name(token),
+		Name:        c.names.Of(token),
 		MachineType: "zones/" + zone + "/machineTypes/" + base.name,
 		Labels:      map[string]string{markLabel: markValue(c.cfg.Mark), tokenLabel: tokenValue(token)},
 		Metadata: &compute.Metadata{Items: []*compute.MetadataItems{

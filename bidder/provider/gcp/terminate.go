@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -20,21 +21,21 @@ func (c *Client) Terminate(ctx context.Context, id events.InstanceID) error {
 	}
 	zone, name, ok := splitID(id)
 	if !ok {
-		c.cfg.Log.Warn("nothing can have this id", zap.String("instance", clip(string(id))))
+		c.cfg.Log.Warn("nothing can have this id", zap.String("instance", wire.Clip(string(id))))
 		return nil
 	}
-	if !c.ours(name) {
+	if !c.names.Ours(name) {
 		return &provider.Error{
 			Kind: provider.Invalid, Op: provider.OpTerminate, Code: "foreign",
 			Message: fmt.Sprintf("%s is not of the environment %q: ask those who made it", id, c.cfg.Mark),
 		}
 	}
-	callCtx, t := embark(ctx, maxAnswer)
+	callCtx, t := wire.Embark(ctx, wire.Most)
 	_, err := c.compute.Instances.Delete(c.cfg.Project, zone, name).Context(callCtx).Do()
 	if err == nil {
 		return nil
 	}
-	if e := failed(provider.OpTerminate, t, err); e.Kind != provider.NotFound {
+	if e := failed(provider.OpTerminate, t.Sent(), err); e.Kind != provider.NotFound {
 		return e
 	}
 	return nil

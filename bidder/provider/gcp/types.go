@@ -7,6 +7,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/spotferry/spotferry/bidder/provider"
+	"github.com/spotferry/spotferry/bidder/provider/wire"
 )
 
 // computeEngine is the name of Compute Engine among the services that are billed.
@@ -19,7 +20,7 @@ const partition = 375
 func (c *Client) shapes(ctx context.Context) (map[string][]shape, *provider.Error) {
 	plain := map[string]map[string]shape{} // by zone and name, also without GPUs
 	sold := map[string][]shape{}
-	ctx, t := embark(ctx, maxPrices)
+	ctx, t := wire.Embark(ctx, wire.MostOffers)
 	err := pages(func(token string) (string, error) {
 		p, err := c.compute.MachineTypes.AggregatedList(c.cfg.Project).Filter(machineFilter).MaxResults(500).
 			PageToken(token).Context(ctx).Do(partial)
@@ -44,7 +45,7 @@ func (c *Client) shapes(ctx context.Context) (map[string][]shape, *provider.Erro
 		err = c.attachable(ctx, plain, sold)
 	}
 	if err != nil {
-		return nil, failed(provider.OpOffers, t, err)
+		return nil, failed(provider.OpOffers, t.Sent(), err)
 	}
 	return sold, nil
 }
@@ -119,7 +120,7 @@ func attach(plain map[string]shape, gpu string) []shape {
 // rates reads what the parts cost.
 func (c *Client) rates(ctx context.Context) (prices, *provider.Error) {
 	all := prices{}
-	ctx, t := embark(ctx, maxPrices)
+	ctx, t := wire.Embark(ctx, wire.MostOffers)
 	err := pages(func(token string) (string, error) {
 		p, err := c.billing.Services.Skus.List(computeEngine).CurrencyCode("USD").PageSize(5000).PageToken(token).Context(ctx).Do()
 		if err != nil {
@@ -134,7 +135,7 @@ func (c *Client) rates(ctx context.Context) (prices, *provider.Error) {
 		return p.NextPageToken, nil
 	})
 	if err != nil {
-		return nil, failed(provider.OpOffers, t, err)
+		return nil, failed(provider.OpOffers, t.Sent(), err)
 	}
 	return all, nil
 }

@@ -184,7 +184,7 @@ func (d *Desk) same(i provider.Instance, spec provider.LaunchSpec, token string)
 		asked = m.Request
 	}
 	d.mu.Unlock()
-	if asked == "" || asked == Digest(spec) {
+	if asked == "" || asked == spec.Digest() {
 		return nil
 	}
 	return &provider.Error{
@@ -216,7 +216,7 @@ func (d *Desk) settled(token string) error {
 
 func (d *Desk) buy(ctx context.Context, spec provider.LaunchSpec, token string) (provider.Instance, error) {
 	now := d.cfg.Now()
-	r := Record{Token: token, Mark: d.cfg.Mark, Request: Digest(spec), Pool: spec.Pool, Labels: spec.Labels}.At(now)
+	r := Record{Token: token, Mark: d.cfg.Mark, Request: spec.Digest(), Pool: spec.Pool, Labels: spec.Labels}.At(now)
 	id, r, err := d.shop.Buy(ctx, spec, r)
 	if err == nil {
 		m := d.remember(id, r, now)

@@ -3,16 +3,12 @@ package keyless
 import (
 	"bytes"
 	"compress/flate"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
-	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -20,7 +16,7 @@ import (
 type Record struct {
 	Token   string                 `json:"t"`
 	Mark    string                 `json:"m"`
-	Request string                 `json:"r"` // Digest of what was asked for; "": not known
+	Request string                 `json:"r"` // LaunchSpec.Digest of what was asked for; "": not known
 	Pool    events.Pool            `json:"p"`
 	Price   events.PerInstanceHour `json:"c"`
 	Started time.Time              `json:"s"` // market
@@ -32,16 +28,6 @@ type Record struct {
 func (r Record) At(now events.Moment) Record {
 	r.Started = now.Market.Round(0).UTC()
 	return r
-}
-
-// Digest tells requests apart.
-func Digest(spec provider.LaunchSpec) string {
-	b, err := json.Marshal(spec)
-	if err != nil { // a LaunchSpec has nothing that cannot be written
-		b = fmt.Appendf(nil, "%+v", spec)
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:12])
 }
 
 // Pack writes the record as text that can stand in any label: letters, digits, - and _.

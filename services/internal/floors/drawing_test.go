@@ -55,6 +55,7 @@ var drawing = []room{
 	{path: "bidder/ops", floor: 1, never: []string{"checkpoint"}},
 	{path: "bidder/provider", floor: 1, never: []string{"checkpoint"}},
 	{path: "bidder/provider/gpu", floor: 1, never: []string{"checkpoint"}},
+	{path: "bidder/provider/named", floor: 1, never: []string{"checkpoint"}},
 	{path: "bidder/provider/wire", floor: 1, beside: []string{"bidder/provider"}, never: []string{"checkpoint"}},
 	{path: "bidder/provider/keyless", floor: 1, beside: []string{"bidder/provider"}, never: []string{"checkpoint"}},
 	{path: "bidder/trace", floor: 1, never: []string{"checkpoint"}},
