@@ -1,20 +1,16 @@
 package aws
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/bidder/provider/aws/awsfake"
 	"github.com/spotferry/spotferry/bidder/provider/providertest"
-	"github.com/spotferry/spotferry/bidder/provider/remote"
+	"github.com/spotferry/spotferry/bidder/provider/remote/remotetest"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -128,51 +124,9 @@ func policy(t *testing.T) []string {
 // as it always is but in tests.
 func TestKeepsTheContractOverNATS(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Harness {
-		h, _ := harness(t, spot, func(p provider.Provider) provider.Provider { return far(t, p) })
+		h, _ := harness(t, spot, func(p provider.Provider) provider.Provider { return remotetest.Far(t, "aws", p) })
 		return h
 	})
-}
-
-func far(t *testing.T, p provider.Provider) provider.Provider {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the bus did not start")
-	}
-	dial := func() *nats.Conn {
-		nc, err := nats.Connect("", nats.InProcessServer(s))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		return nc
-	}
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	nc := dial()
-	go func() {
-		ended <- remote.Serve(ctx, nc, p, remote.ServerConfig{Seller: "aws", Ready: func() { close(ready) }})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Serve = %v, want nil", err)
-		}
-	})
-	<-ready
-	c, err := remote.NewClient(dial(), "aws", remote.ClientConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Learn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // threeTypes is enough for a placement score.

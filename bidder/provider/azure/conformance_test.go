@@ -7,6 +7,7 @@ import (
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/bidder/provider/azure/azurefake"
 	"github.com/spotferry/spotferry/bidder/provider/providertest"
+	"github.com/spotferry/spotferry/bidder/provider/remote/remotetest"
 	"github.com/spotferry/spotferry/events"
 )
 
@@ -52,4 +53,15 @@ func TestKeepsTheContract(t *testing.T) {
 			providertest.Run(t, func(t *testing.T) providertest.Harness { return harness(newRig(t, tc.front), tc.offer) })
 		})
 	}
+}
+
+// The contract once more, with the adapter in another process, as it is but in tests.
+func TestKeepsTheContractOverNATS(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, func(t *testing.T) providertest.Harness {
+		r := newRig(t, azurefake.Config{})
+		h := harness(r, spot)
+		h.Seller = remotetest.Far(t, "azure", r.client)
+		return h
+	})
 }

@@ -1,16 +1,12 @@
 package runpod_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-
 	"github.com/spotferry/spotferry/bidder/provider"
 	"github.com/spotferry/spotferry/bidder/provider/providertest"
-	"github.com/spotferry/spotferry/bidder/provider/remote"
+	"github.com/spotferry/spotferry/bidder/provider/remote/remotetest"
 	"github.com/spotferry/spotferry/bidder/provider/runpod/runpodfake"
 	"github.com/spotferry/spotferry/events"
 )
@@ -24,7 +20,7 @@ func TestRunPodKeepsTheContractOverNATS(t *testing.T) {
 	t.Parallel()
 	providertest.Run(t, func(t *testing.T) providertest.Harness {
 		h := harness(t, lagging(t))
-		h.Seller = far(t, "runpod", h.Seller)
+		h.Seller = remotetest.Far(t, "runpod", h.Seller)
 		return h
 	})
 }
@@ -61,51 +57,4 @@ func harness(t *testing.T, r *rig) providertest.Harness {
 			provider.Transient:   "a 5xx of a create leaves the outcome unknown",
 		},
 	}
-}
-
-// far is p as it is seen over NATS.
-func far(t *testing.T, seller string, p provider.Provider) provider.Provider {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the bus did not start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	dial := func() *nats.Conn {
-		nc, err := nats.Connect("", nats.InProcessServer(s))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		return nc
-	}
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	ctx, cancel := context.WithCancel(context.Background()) // ended by the cleanup, after the test's own
-	near := dial()
-	go func() {
-		ended <- remote.Serve(ctx, near, p, remote.ServerConfig{Seller: seller, Ready: func() { close(ready) }})
-	}()
-	select {
-	case <-ready:
-	case err := <-ended:
-		t.Fatalf("serving: %v", err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("serving ended with %v", err)
-		}
-	})
-	c, err := remote.NewClient(dial(), seller, remote.ClientConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Learn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

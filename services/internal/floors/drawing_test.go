@@ -37,6 +37,7 @@ var drawing = []room{
 	// 2: deciders and adapters.
 	{path: "bidder", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/*", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
+	{path: "bidder/provider/remote/remotetest", floor: 2, beside: []string{"bidder/provider/remote"}, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}, support: true},
 	{path: "bidder/provider/aws/awsfake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/vast/vastfake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
 	{path: "bidder/provider/lambda/lambdafake", floor: 2, never: []string{"failover/...", "checkpoint/...", "events/natsbus"}},
